@@ -40,12 +40,17 @@ class AnswerForm:
 def form_of(answer):
     """Returns the name of the form of an answer, or `None`."""
     answer = without_counts(answer)
-    return next((form.name for form in FORMS if form.describes(answer)), None)
+    for form in FORMS:
+        if form.describes(answer):
+            return form.name
+    return None
 
 
 def are_scores(values):
     """Returns whether a value is a dict of numbers."""
-    return isinstance(values, dict) and bool(values) and all(map(_is_number, values.values()))
+    if not isinstance(values, dict) or not values:
+        return False
+    return all(_is_number(value) for value in values.values())
 
 
 def _is_number(value):
@@ -54,7 +59,8 @@ def _is_number(value):
 
 def _is_class(answer):
     """The label must be the one with the highest score, or none: a table of scores shows that one."""
-    scores, label = answer["scores"], answer["label"]
+    scores = answer["scores"]
+    label = answer["label"]
     if label is None:
         return are_scores(scores)
     if not are_scores(scores) or not isinstance(label, str) or label not in scores:
@@ -63,12 +69,18 @@ def _is_class(answer):
 
 
 def _are_classes(answer):
-    scores, labels = answer["scores"], answer["labels"]
-    return are_scores(scores) and isinstance(labels, list) and all(label in scores for label in labels)
+    scores = answer["scores"]
+    labels = answer["labels"]
+    if not are_scores(scores) or not isinstance(labels, list):
+        return False
+    return all(label in scores for label in labels)
 
 
 def _are_dicts(values, fields):
-    return isinstance(values, list) and all(isinstance(value, dict) and value.keys() == fields for value in values)
+    """Returns whether values are a list of dicts that have exactly these fields."""
+    if not isinstance(values, list):
+        return False
+    return all(isinstance(value, dict) and value.keys() == fields for value in values)
 
 
 def _are_entities(answer):
@@ -76,9 +88,9 @@ def _are_entities(answer):
 
 
 def _is_span(answer):
-    places = answer["start"], answer["end"]
+    are_places = _is_number(answer["start"]) and _is_number(answer["end"])
     are_answers = _are_dicts(answer.get("answers", []), _SPAN)
-    return isinstance(answer["answer"], str) and all(map(_is_number, places)) and are_answers
+    return isinstance(answer["answer"], str) and are_places and are_answers
 
 
 def _are_fills(answer):
@@ -86,21 +98,30 @@ def _are_fills(answer):
 
 
 def _is_choice(answer):
-    return isinstance(answer["scores"], list) and all(map(_is_number, answer["scores"]))
+    return isinstance(answer["scores"], list) and all(_is_number(score) for score in answer["scores"])
 
 
 def _is_translation(answer):
-    return isinstance(answer["translation"], str) and _are_dicts(answer.get("translations", []), _TRANSLATION)
+    are_translations = _are_dicts(answer.get("translations", []), _TRANSLATION)
+    return isinstance(answer["translation"], str) and are_translations
 
 
 FORMS = [
-    AnswerForm("class", frozenset({"label", "score", "scores"}), _is_class, frozenset({"logits"})),
-    AnswerForm("classes", frozenset({"labels", "scores"}), _are_classes, frozenset({"logits"})),
+    AnswerForm("class", frozenset({"label", "score", "scores"}), _is_class, optional=frozenset({"logits"})),
+    AnswerForm("classes", frozenset({"labels", "scores"}), _are_classes, optional=frozenset({"logits"})),
     AnswerForm("entities", frozenset({"entities"}), _are_entities),
-    AnswerForm("span", frozenset({"answer", "start", "end"}), _is_span, frozenset({"score", "null_score", "answers"})),
+    AnswerForm(
+        "span",
+        frozenset({"answer", "start", "end"}),
+        _is_span,
+        optional=frozenset({"score", "null_score", "answers"}),
+    ),
     AnswerForm("fills", frozenset({"fills"}), _are_fills),
     AnswerForm("choice", frozenset({"choice", "scores"}), _is_choice),
     AnswerForm(
-        "translation", frozenset({"translation"}), _is_translation, frozenset({"score", "truncated", "translations"})
+        "translation",
+        frozenset({"translation"}),
+        _is_translation,
+        optional=frozenset({"score", "truncated", "translations"}),
     ),
 ]

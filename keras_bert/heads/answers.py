@@ -28,13 +28,14 @@ def each_text(answer, outputs, rows, n_best=None):
     outputs, counts = split_counts(outputs)
     answers = []
     for index, row in enumerate(rows):
-        found = answer({name: values[index] for name, values in outputs.items()}, row, n_best)
-        if not isinstance(found, dict):
-            raise ValueError(f"`answer` of a head must return a dict, the fields by name. Received: {found!r:.100}")
+        outputs_of_text = {name: values[index] for name, values in outputs.items()}
+        fields = answer(outputs_of_text, row, n_best)
+        if not isinstance(fields, dict):
+            raise ValueError(f"`answer` of a head must return a dict, the fields by name. Received: {fields!r:.100}")
         if counts:
-            of_text = {name: int(values[index]) for name, values in counts.items()}
-            found = with_counts(found, _in_characters(of_text, row))
-        answers.append(found)
+            counts_of_text = {name: int(values[index]) for name, values in counts.items()}
+            fields = with_counts(fields, _in_characters(counts_of_text, row))
+        answers.append(fields)
     return answers
 
 
@@ -42,14 +43,16 @@ def _in_characters(counts, row):
     """Returns what outputs tell about the tokens of a text, with the offsets of its strongest window in characters."""
     if STRONGEST_START not in counts:
         return counts
-    text = row["text"] if "choices" in row else row[list(row)[-1]]  # Of a pair, the second one has windows.
+    if "choices" in row:
+        text = row["text"]
+    else:
+        text = row[list(row)[-1]]  # Of a pair, the second one has windows.
     characters = character_offsets(text)
-    strongest = {
-        "start": int(characters[counts[STRONGEST_START]]),
-        "end": int(characters[counts[STRONGEST_END]]),
-    }
-    others = {name: value for name, value in counts.items() if name not in (STRONGEST_START, STRONGEST_END)}
-    return {**others, STRONGEST: strongest}
+    converted = dict(counts)
+    start = converted.pop(STRONGEST_START)
+    end = converted.pop(STRONGEST_END)
+    converted[STRONGEST] = {"start": int(characters[start]), "end": int(characters[end])}
+    return converted
 
 
 def flat(answer):
@@ -63,7 +66,8 @@ def flat(answer):
     columns = {}
     for name, value in answer.items():
         if name == "scores":
-            columns.update({f"score_{label}": score for label, score in scores.items()})
+            for label, score in scores.items():
+                columns[f"score_{label}"] = score
         else:
             columns[name] = value
     return columns
@@ -71,12 +75,17 @@ def flat(answer):
 
 def of_outputs(names):
     """Returns what converts the outputs of a server, which does not tell the head, only the names of outputs."""
-    return next((convert for needed, convert in _BY_OUTPUTS if needed <= set(names)), plain)
+    names = set(names)
+    for needed, convert in _BY_OUTPUTS:
+        if needed <= names:
+            return convert
+    return plain
 
 
 def add_outputs(names, convert):
     """Adds what converts the outputs of signatures that have these."""
-    _BY_OUTPUTS[:] = [(set(names), convert), *(known for known in _BY_OUTPUTS if known[0] != set(names))]
+    others = [known for known in _BY_OUTPUTS if known[0] != set(names)]
+    _BY_OUTPUTS[:] = [(set(names), convert), *others]
 
 
 def check_outputs(names):
@@ -94,68 +103,88 @@ def check_outputs(names):
 
 
 def classes(output, row, n_best):
-    labels, probabilities = strings(output["labels"]), output["probabilities"].tolist()
+    """A label or labels with the scores of all."""
+    labels = strings(output["labels"])
+    probabilities = output["probabilities"].tolist()
     scores = {"scores": dict(zip(labels, probabilities, strict=True))}
     if "logits" in output:
         scores["logits"] = output["logits"].tolist()
     if "predicted" in output:
-        return {"labels": [label for label, is_in in zip(labels, output["predicted"], strict=True) if is_in], **scores}
+        predicted = []
+        for label, is_predicted in zip(labels, output["predicted"], strict=True):
+            if is_predicted:
+                predicted.append(label)
+        return {"labels": predicted} | scores
     label = labels[int(np.argmax(probabilities))]
     if "answered" in output and not output["answered"]:
         label = None
-    return {"label": label, "score": max(probabilities), **scores}
+    return {"label": label, "score": max(probabilities)} | scores
 
 
 def entities(output, row, n_best):
+    """The entities of a text."""
     text = row["text"]
     characters = character_offsets(text)
     count = int(output["entity_count"])
-    starts, ends = (characters[output[name][:count]].tolist() for name in ("entity_starts", "entity_ends"))
-    types, scores = strings(output["entity_types"][:count]), output["entity_scores"][:count].tolist()
-    found = [
-        {"text": text[start:end], "label": label, "start": start, "end": end, "score": score}
-        for start, end, label, score in zip(starts, ends, types, scores, strict=True)
-    ]
-    return {"entities": found}
+    starts = characters[output["entity_starts"][:count]].tolist()
+    ends = characters[output["entity_ends"][:count]].tolist()
+    types = strings(output["entity_types"][:count])
+    scores = output["entity_scores"][:count].tolist()
+    answers = []
+    for start, end, label, score in zip(starts, ends, types, scores, strict=True):
+        answers.append({"text": text[start:end], "label": label, "start": start, "end": end, "score": score})
+    return {"entities": answers}
 
 
 def replaced(output, row, n_best):
-    text, count = row["text"], int(output["token_count"])
-    starts, ends = (character_offsets(text)[output[name][:count]].tolist() for name in ("starts", "ends"))
-    flags, scores = (output[name][:count].tolist() for name in ("replaced", "scores"))
-    tokens = [
-        {"text": text[start:end], "replaced": flag, "start": start, "end": end, "score": score}
-        for start, end, flag, score in zip(starts, ends, flags, scores, strict=True)
-    ]
+    """The tokens of a text, and whether each was replaced."""
+    text = row["text"]
+    characters = character_offsets(text)
+    count = int(output["token_count"])
+    starts = characters[output["starts"][:count]].tolist()
+    ends = characters[output["ends"][:count]].tolist()
+    flags = output["replaced"][:count].tolist()
+    scores = output["scores"][:count].tolist()
+    tokens = []
+    for start, end, flag, score in zip(starts, ends, flags, scores, strict=True):
+        tokens.append({"text": text[start:end], "replaced": flag, "start": start, "end": end, "score": score})
     return {"tokens": tokens}
 
 
 def span(output, row, n_best):
+    """The answer to a question, and with `n_best` a list of several."""
     context = row["context"]
     characters = character_offsets(context)
 
-    def found(start, end, **score):
-        start, end = (int(characters[place]) if place >= 0 else -1 for place in (start, end))
-        return {"answer": context[start:end], **score, "start": start, "end": end}
+    def answer_at(start, end, score):
+        if start < 0:  # No answer.
+            return {"answer": "", "score": score, "start": -1, "end": -1}
+        first = int(characters[start])
+        last = int(characters[end])
+        return {"answer": context[first:last], "score": score, "start": first, "end": last}
 
     *scores, null_score = _probabilities(output).tolist()
-    best = found(output["start"], output["end"], score=scores[0] if output["start"] >= 0 else null_score)
+    best_score = scores[0] if output["start"] >= 0 else null_score
+    best = answer_at(output["start"], output["end"], best_score)
     if "null_score" in output:
         best["null_score"] = null_score
     if n_best:
-        spans = zip(output["starts"], output["ends"], scores, strict=True)
-        best["answers"] = [found(start, end, score=score) for start, end, score in spans if start >= 0][:n_best]
+        answers = []
+        for start, end, score in zip(output["starts"], output["ends"], scores, strict=True):
+            if start >= 0:
+                answers.append(answer_at(start, end, score))
+        best["answers"] = answers[:n_best]
     return best
 
 
 def _probabilities(output):
     """Returns the probabilities of the spans and of no answer, which comes last, as in Google's n-best list."""
-    scores = output.get("scores", output.get("score"))
-    scores = np.append(scores, output.get("null_score", -np.inf)).astype("float64")
+    span_scores = output["scores"] if "scores" in output else output.get("score")
+    scores = np.append(span_scores, output.get("null_score", -np.inf)).astype("float64")
     powers = np.where(scores > _NONE, np.exp(scores - scores.max()), 0.0)
-    best = powers[0 if output["start"] >= 0 else -1]
-    if best:
-        return powers * (output["probability"] / best)
+    power_of_answer = powers[0] if output["start"] >= 0 else powers[-1]
+    if power_of_answer:
+        return powers * (output["probability"] / power_of_answer)
     total = powers.sum()
     if not total:  # A context without a token, and no score of no answer.
         return powers
@@ -163,13 +192,22 @@ def _probabilities(output):
 
 
 def fills(output, row, n_best):
+    """The tokens for each mask of a text, the most probable ones first."""
     count = int(output["mask_count"])
-    rows = zip(output["tokens"][:count], output["probabilities"][:count], strict=True)  # REST: [] for no rows.
-    best = [zip(strings(words[:n_best]), scores[:n_best].tolist(), strict=True) for words, scores in rows]
-    return {"fills": [[{"token": token, "score": score} for token, score in pairs] for pairs in best]}
+    # REST: [] for no masks.
+    words_of_masks = output["tokens"][:count]
+    probabilities_of_masks = output["probabilities"][:count]
+    masks = []
+    for words, probabilities in zip(words_of_masks, probabilities_of_masks, strict=True):
+        tokens = strings(words[:n_best])
+        scores = probabilities[:n_best].tolist()
+        pairs = zip(tokens, scores, strict=True)
+        masks.append([{"token": token, "score": score} for token, score in pairs])
+    return {"fills": masks}
 
 
 def choice(output, row, n_best):
+    """The number of the choice, `None` for none, and the scores of all."""
     chosen = int(output["choice"])
     return {"choice": None if chosen < 0 else chosen, "scores": output["probabilities"].tolist()}
 
@@ -180,13 +218,18 @@ def embedding(output, row, n_best):
 
 def plain(output, row, n_best):
     """Numbers and strings by the names of the outputs."""
-    return {name: _decoded(np.asarray(value).tolist()) for name, value in output.items()}
+    fields = {}
+    for name, value in output.items():
+        fields[name] = _decoded(np.asarray(value).tolist())
+    return fields
 
 
 def _decoded(value):
     if isinstance(value, list):
         return [_decoded(part) for part in value]
-    return value.decode() if isinstance(value, bytes) else value
+    if isinstance(value, bytes):
+        return value.decode()
+    return value
 
 
 def character_offsets(text):
@@ -197,18 +240,26 @@ def character_offsets(text):
 
 def strings(values):
     """Decodes an array of strings; those of a client are decoded already."""
-    return [value.decode() if isinstance(value, bytes) else str(value) for value in values]
+    decoded = []
+    for value in values:
+        decoded.append(value.decode() if isinstance(value, bytes) else str(value))
+    return decoded
 
 
 # The names of all outputs of the signatures of built-in heads.
-BUILT_IN_OUTPUTS = frozenset(
-    {
-        *("label", "labels", "answered", "probabilities", "predicted", "logits", "value", "embedding", "choice"),
-        *("entities", "entity_types", "entity_scores", "entity_starts", "entity_ends", "entity_count"),
-        *("tokens", "tags", "scores", "starts", "ends", "token_count", "replaced", "mask_count"),
-        *("answer", "answers", "probability", "score", "start", "end", "null_score"),
-    }
+_OF_CLASSES = ("label", "labels", "answered", "probabilities", "predicted", "logits")
+_OF_TEXTS = ("value", "embedding", "choice")
+_OF_WORDS = ("tokens", "tags", "scores", "starts", "ends", "token_count", "replaced", "mask_count")
+_OF_ENTITIES = (
+    "entities",
+    "entity_types",
+    "entity_scores",
+    "entity_starts",
+    "entity_ends",
+    "entity_count",
 )
+_OF_SPANS = ("answer", "answers", "probability", "score", "start", "end", "null_score")
+BUILT_IN_OUTPUTS = frozenset(_OF_CLASSES + _OF_TEXTS + _OF_WORDS + _OF_ENTITIES + _OF_SPANS)
 # The outputs that tell what a signature answers, and what converts its answers.
 _BY_OUTPUTS = [
     ({"labels", "probabilities"}, classes),

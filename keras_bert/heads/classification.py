@@ -14,7 +14,8 @@ _ACTIVATIONS = {
     "linear": "torch.nn.modules.linear.Identity",
     "sigmoid": "torch.nn.modules.activation.Sigmoid",
 }
-_ACTIVATION, _OLD_ACTIVATION = "activation_fn", "sbert_ce_default_activation_function"
+_ACTIVATION = "activation_fn"
+_OLD_ACTIVATION = "sbert_ce_default_activation_function"
 
 
 def build_classifier(
@@ -43,8 +44,8 @@ def build_classifier(
         model = build_classifier(build_encoder(named_config("tiny")), num_classes=3)
     """
     # Layers
-    kind = _kind_of_logits(num_classes, multi_label, score_activation)
-    layers = dense_head(encoder, num_classes, dropout, "classifier", kind)
+    dense_layer = _layer_of_logits(num_classes, multi_label, score_activation)
+    layers = dense_head(encoder, num_classes, dropout, "classifier", dense_layer)
 
     # Wiring
     outputs = classify(layers, encoder.output, encoder.input)
@@ -58,15 +59,18 @@ def classify(layers, encoded, inputs):
     return {"logits": layers["classifier"](layers["head_dropout"](encoded["pooled_output"]))}
 
 
-def _kind_of_logits(num_classes, multi_label, score_activation):
-    """Returns the layer of a classifier's logits."""
-    allowed = ("linear", "sigmoid") if num_classes == 1 and not multi_label else ("linear",)
-    if score_activation not in allowed:
+def _layer_of_logits(num_classes, multi_label, score_activation):
+    """Returns the class of the dense layer of a classifier's logits, from which `described` tells the arguments."""
+    is_regression = num_classes == 1 and not multi_label
+    is_sigmoid = score_activation == "sigmoid"
+    if score_activation not in ("linear", "sigmoid") or (is_sigmoid and not is_regression):
         raise ValueError(
             f"`score_activation` must be 'linear', or 'sigmoid' for a model with one output. Received: "
             f"score_activation={score_activation!r}, num_classes={num_classes}, multi_label={multi_label}"
         )
-    return MultiLabelDense if multi_label else SigmoidDense if score_activation == "sigmoid" else Dense
+    if multi_label:
+        return MultiLabelDense
+    return SigmoidDense if is_sigmoid else Dense
 
 
 def stored_activation(config):
@@ -79,28 +83,35 @@ def stored_activation(config):
 
 def default_activation(config):
     """Returns what sentence-transformers applies by default: a sigmoid to one logit, the identity to several."""
-    return _ACTIVATIONS["sigmoid" if count_classes(config) == 1 else "linear"]
+    activation = "sigmoid" if count_classes(config) == 1 else "linear"
+    return _ACTIVATIONS[activation]
 
 
 class Classification(Head):
     """Classes, several labels or a number of each text."""
 
-    name, layer, reads = "classification", "classifier", ("pooled",)
+    name = "classification"
+    layer = "classifier"
+    reads = ("pooled",)
     architectures = ("BertForSequenceClassification",)
-    tensors, units = {"classifier": "classifier"}, {"num_classes": "classifier"}
-    packs = has_classes = True
-    google, peft, sentence_transformers = "classifier.weight", "SEQ_CLS", "CrossEncoder"
+    tensors = {"classifier": "classifier"}
+    units = {"num_classes": "classifier"}
+    packs = True
+    has_classes = True
+    google = "classifier.weight"
+    peft = "SEQ_CLS"
+    sentence_transformers = "CrossEncoder"
     text_options = ("rows_together", "logits", "thresholds", "confidence", "zero_shot")
     takes_pair = True
-    build, run = staticmethod(build_classifier), staticmethod(classify)
+    build = staticmethod(build_classifier)
+    run = staticmethod(classify)
 
     def described(self, layers):
         classifier = layers["classifier"]
-        return {
-            **super().described(layers),
-            "multi_label": isinstance(classifier, MultiLabelDense),
-            "score_activation": "sigmoid" if isinstance(classifier, SigmoidDense) else "linear",
-        }
+        options = super().described(layers)
+        options["multi_label"] = isinstance(classifier, MultiLabelDense)
+        options["score_activation"] = "sigmoid" if isinstance(classifier, SigmoidDense) else "linear"
+        return options
 
     def read_config(self, config, metadata):
         metadata = super().read_config(config, metadata)
@@ -135,11 +146,17 @@ class Classification(Head):
 
         if self.is_regression(description):
             return classify.regressor
-        return classify.multi_label_classifier if description.multi_label else classify.classifier
+        if description.multi_label:
+            return classify.multi_label_classifier
+        return classify.classifier
 
     def answer(self, output, row, n_best):
-        return (answers.classes if "labels" in output else answers.plain)(output, row, n_best)
+        if "labels" in output:
+            return answers.classes(output, row, n_best)
+        return answers.plain(output, row, n_best)
 
     def defaults(self, bert, n_best):
         options = Head.defaults(self, bert, n_best)
-        return {**options, "thresholds": bert.thresholds} if bert.multi_label else options
+        if bert.multi_label:
+            options["thresholds"] = bert.thresholds
+        return options

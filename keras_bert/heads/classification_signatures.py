@@ -18,7 +18,16 @@ from keras_bert.text.signatures import (
 from keras_bert.text.token_counts import with_counts
 
 
-def classifier(model, preprocessor, labels, pair, rows_together=8, logits=False, zero_shot=None, confidence=None):
+def classifier(
+    model,
+    preprocessor,
+    labels,
+    pair,
+    rows_together=8,
+    logits=False,
+    zero_shot=None,
+    confidence=None,
+):
     """Returns the signatures of a classifier; a `ZeroShot` adds the signature `zero_shot`.
 
     `rows_together` is that of `in_groups`; `logits` adds the output `logits`. `confidence` is a dict, see `Confidence`:
@@ -50,11 +59,19 @@ def classifier(model, preprocessor, labels, pair, rows_together=8, logits=False,
     def scores_of_pairs(text, hypotheses):
         return scores({"text": text, "pair": hypotheses})
 
-    return {**signatures, "zero_shot": with_nli(zero_shot, scores_of_pairs, labels)}
+    signatures["zero_shot"] = with_nli(zero_shot, scores_of_pairs, labels)
+    return signatures
 
 
 def multi_label_classifier(
-    model, preprocessor, labels, pair, thresholds=None, rows_together=8, logits=False, confidence=None
+    model,
+    preprocessor,
+    labels,
+    pair,
+    thresholds=None,
+    rows_together=8,
+    logits=False,
+    confidence=None,
 ):
     """Returns the signatures of a multi-label classifier, whose probabilities are sigmoids of the logits.
 
@@ -63,12 +80,15 @@ def multi_label_classifier(
     """
     sure = Confidence.of(checked_confidence(confidence, OF_SEVERAL))
     classes = model.output["logits"].shape[-1]
-    thresholds = THRESHOLD if thresholds is None else checked_thresholds(thresholds, classes)
+    if thresholds is None:
+        thresholds = THRESHOLD
+    else:
+        thresholds = checked_thresholds(thresholds, classes)
     lowest = tf.constant(np.broadcast_to(cuts(thresholds), [classes]), tf.float32)
 
     def decide(scores, _):
-        scores = sure.scaled(scores)
-        return {"predicted": scores >= lowest, "probabilities": tf.nn.sigmoid(scores)}
+        scaled = sure.scaled(scores)
+        return {"predicted": scaled >= lowest, "probabilities": tf.nn.sigmoid(scaled)}
 
     scores_of = _counted_scores(model, preprocessor, rows_together, speaks=speaks_for_label)
     return _classifier(scores_of, model, labels, pair, logits, decide)
@@ -85,7 +105,8 @@ def _classifier(scores_of, model, labels, pair, logits, decide):
         scores, counts = scores_of(inputs)
         # One row per text: TensorFlow Serving requires outputs that start with the batch dimension.
         repeated = tf.tile(tf.constant([labels]), [tf.shape(scores)[0], 1])
-        answers = {**decide(scores, tf.constant(labels)), "labels": repeated}
+        answers = decide(scores, tf.constant(labels))
+        answers["labels"] = repeated
         if logits:
             answers["logits"] = scores
         return with_counts(answers, counts)
@@ -103,15 +124,16 @@ def regressor(model, preprocessor, pair, description, rows_together=8, logits=Fa
     scores_of = _counted_scores(model, preprocessor, rows_together)
 
     def answer(inputs):
-        found, counts = scores_of(inputs)
-        scores = tf.nn.sigmoid(found) if is_sigmoid else found
-        answers = {"value": scores[:, 0]}
+        scores, counts = scores_of(inputs)
+        values = tf.nn.sigmoid(scores) if is_sigmoid else scores
+        answers = {"value": values[:, 0]}
         if logits:
-            answers["logits"] = found
+            answers["logits"] = scores
         return with_counts(answers, counts)
 
     def regress(inputs):
-        return {"outputs": answer(_from_examples(inputs["inputs"], pair))["value"]}
+        answers = answer(_from_examples(inputs["inputs"], pair))
+        return {"outputs": answers["value"]}
 
     return {"serving_default": texts(answer, *_names(pair)), "regress": texts(regress, "inputs")}
 

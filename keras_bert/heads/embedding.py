@@ -41,14 +41,20 @@ def build_embedder(
         model = build_embedder(build_encoder(named_config("tiny")), normalize=True)
     """
     # Layers
-    encoding, layers = describe_encoder(encoder), {}
+    encoding = describe_encoder(encoder)
+    layers = {}
     if projection is not None:
         if not is_count(projection):
             raise ValueError(f"`projection` must be a positive integer or `None`. Received: projection={projection!r}")
         check_choice("projection_activation", projection_activation, ("linear", "tanh"))
         initializer = keras.initializers.TruncatedNormal(stddev=encoding.config.initializer_range)
-        options = {"kernel_initializer": initializer, "dtype": "float32", "name": "sentence_projection"}
-        layers["sentence_projection"] = Dense(int(projection), projection_activation, **options)
+        layers["sentence_projection"] = Dense(
+            int(projection),
+            projection_activation,
+            kernel_initializer=initializer,
+            dtype="float32",
+            name="sentence_projection",
+        )
         if normalize:
             layers["unit_length"] = UnitLength(dtype="float32", name="unit_length")
     scaled = bool(normalize) and projection is None
@@ -66,16 +72,20 @@ def embed(layers, encoded, inputs):
     """Runs the layers of an embedder, see `Head.run`."""
     embedding = layers["sentence_pooling"](encoded["sequence_output"], inputs["padding_mask"])
     for name in ("sentence_projection", "unit_length"):
-        embedding = layers[name](embedding) if name in layers else embedding
+        if name in layers:
+            embedding = layers[name](embedding)
     return {"embedding": embedding}
 
 
 def _write_pooling(graph, layer, hidden, mask):
-    add = graph.add
-    real = add("Unsqueeze", graph.cast(mask, "float32"), [2])
+    real = graph.add("Unsqueeze", graph.cast(mask, "float32"), [2])
     pooled = [_pooled(graph, mode, hidden, real) for mode in layer.modes]
-    vectors = pooled[0] if len(pooled) == 1 else add("Concat", *pooled, axis=-1)
-    return _write_unit_length(graph, layer, vectors) if layer.normalize else vectors
+    vectors = pooled[0]
+    if len(pooled) > 1:
+        vectors = graph.add("Concat", *pooled, axis=-1)
+    if layer.normalize:
+        vectors = _write_unit_length(graph, layer, vectors)
+    return vectors
 
 
 def _write_unit_length(graph, layer, vectors):
@@ -102,33 +112,47 @@ def _pooled(graph, mode, hidden, real):
         is_last = add("Equal", weights, add("ReduceMax", weights, axes=[1]))
         return total(add("Mul", hidden, add("Mul", real, graph.cast(is_last, "float32"))))
     count = add("Max", total(weights), 1.0)
-    return add("Div", total(add("Mul", hidden, weights)), add("Sqrt", count) if "sqrt" in mode else count)
+    weighted = total(add("Mul", hidden, weights))
+    if "sqrt" in mode:
+        count = add("Sqrt", count)
+    return add("Div", weighted, count)
 
 
 class Embedding(Head):
     """A vector of each text."""
 
-    name, layer, reads = "embedding", "sentence_pooling", ("sequence",)
+    name = "embedding"
+    layer = "sentence_pooling"
+    reads = ("sequence",)
     tensors = {"sentence_projection": "sentence_projection"}
     settings = ("prompts", "default_prompt_name", "similarity_function")
     sentence_transformers = "SentenceTransformer"
     text_options = ("rows_together", "zero_shot", "prompts", "default_prompt_name")
-    embeds = is_encoder = True
+    embeds = True
+    is_encoder = True
     onnx = {"sentence_pooling": _write_pooling, "unit_length": _write_unit_length}
-    build, run = staticmethod(build_embedder), staticmethod(embed)
+    build = staticmethod(build_embedder)
+    run = staticmethod(embed)
 
     def described(self, layers):
-        pool, dense = layers["sentence_pooling"], layers.get("sentence_projection")
-        return {
+        pool = layers["sentence_pooling"]
+        dense = layers.get("sentence_projection")
+        options = {
             "pooling": pool.pooling,
             "normalize": pool.normalize or "unit_length" in layers,
             "sequence_length": pool.sequence_length,
-            "projection": None if dense is None else dense.units,
-            "projection_activation": "linear" if dense is None else keras.activations.serialize(dense.activation),
+            "projection": None,
+            "projection_activation": "linear",
         }
+        if dense is not None:
+            options["projection"] = dense.units
+            options["projection_activation"] = keras.activations.serialize(dense.activation)
+        return options
 
     def answer(self, output, row, n_best):
-        return (answers.classes if "labels" in output else answers.embedding)(output, row, n_best)
+        if "labels" in output:  # Of the signature `zero_shot`.
+            return answers.classes(output, row, n_best)
+        return answers.embedding(output, row, n_best)
 
     def signature_builder(self, description):
         from keras_bert.heads.embedding_signatures import sentence_embedder
@@ -139,12 +163,16 @@ class Embedding(Head):
 class Vectors(Head):
     """No head on top of the encoder."""
 
-    name, layer, reads = "encoder", "embeddings", ("pooled", "sequence")
+    name = "encoder"
+    layer = "embeddings"
+    reads = ("pooled", "sequence")
     architectures = ("BertModel",)
-    packs, has_prefix, is_encoder = True, False, True
-    google, peft = "", "FEATURE_EXTRACTION"
+    packs = True
+    has_prefix = False
+    is_encoder = True
+    google = ""
+    peft = "FEATURE_EXTRACTION"
     text_options = ("pooling", "layers", "normalize", "rows_together")
-
     answer = staticmethod(answers.embedding)
 
     def run(self, layers, encoded, inputs):

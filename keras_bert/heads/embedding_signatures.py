@@ -14,24 +14,34 @@ from keras_bert.text.token_counts import with_counts
 def embedder(model, preprocessor, pooling="mean", layers=(-1,), normalize=False, rows_together=8):
     """The signatures of an encoder: one vector per text. For the arguments see `pool` and `in_groups`."""
     check_pooling(model, pooling, layers)
-    count = 1 if isinstance(pooling, str) else len(pooling)
-    width = model.output["pooled_output"].shape[-1] * (1 if pooling == "pooled" else count * len(layers))
+    width = model.output["pooled_output"].shape[-1]
+    if pooling != "pooled":
+        modes = 1 if isinstance(pooling, str) else len(pooling)
+        width *= modes * len(layers)
 
     def vectors(inputs):
-        return pool(model(inputs, training=False), inputs["padding_mask"], pooling, layers, normalize)
+        outputs = model(inputs, training=False)
+        return pool(outputs, inputs["padding_mask"], pooling, layers, normalize)
 
     return _signatures(_counted(vectors, preprocessor, width, rows_together, normalize))
 
 
 def sentence_embedder(
-    model, preprocessor, description, rows_together=8, prompts=None, default_prompt_name=None, zero_shot=None
+    model,
+    preprocessor,
+    description,
+    rows_together=8,
+    prompts=None,
+    default_prompt_name=None,
+    zero_shot=None,
 ):
     """The signatures of a model from `build_embedder`: one vector per text; see `in_groups` and `save`.
 
     Each of `prompts` has its own signature, and so has `zero_shot`, a `ZeroShot`.
     """
     check_prompts(prompts, default_prompt_name)
-    width, default = model.output["embedding"].shape[-1], chosen_prompt(prompts, default_prompt_name)
+    width = model.output["embedding"].shape[-1]
+    default = chosen_prompt(prompts, default_prompt_name)
 
     def vectors(inputs):
         return model(inputs, training=False)["embedding"]
@@ -40,10 +50,14 @@ def sentence_embedder(
     embed_all = traced_once(_counted(vectors, preprocessor, width, rows_together, normalize))
 
     def embed(strings, prompt=default):
-        return embed_all(tf.strings.join([prompt, strings]) if prompt else strings)
+        if prompt:
+            strings = tf.strings.join([prompt, strings])
+        return embed_all(strings)
 
     signatures = _signatures(embed, prompts)
-    return signatures if zero_shot is None else {**signatures, "zero_shot": with_vectors(zero_shot, embed)}
+    if zero_shot is not None:
+        signatures["zero_shot"] = with_vectors(zero_shot, embed)
+    return signatures
 
 
 def _counted(vectors, preprocessor, width, rows_together, normalize):
@@ -73,9 +87,11 @@ def _signatures(embed, prompts=None):
 
         return texts(answer, "text")
 
-    own = signature()
-    named = {f"embed_{name}": signature(prompt) for name, prompt in (prompts or {}).items()}
-    return {"serving_default": own, "embed": own, **named}
+    default = signature()
+    signatures = {"serving_default": default, "embed": default}
+    for name, prompt in (prompts or {}).items():
+        signatures[f"embed_{name}"] = signature(prompt)
+    return signatures
 
 
 def pool(outputs, mask, pooling="mean", layers=(-1,), normalize=False):
@@ -86,10 +102,14 @@ def pool(outputs, mask, pooling="mean", layers=(-1,), normalize=False):
     """
     if pooling == "pooled":
         vectors = tf.cast(outputs["pooled_output"], tf.float32)
-        return tf.math.l2_normalize(vectors, -1) if normalize else vectors
+        if normalize:
+            vectors = tf.math.l2_normalize(vectors, -1)
+        return vectors
+    pooled = [outputs["sequence_output"]]
     states = outputs.get("hidden_states")
-    states = [states[layer] for layer in layers] if states else [outputs["sequence_output"]]
-    return SentencePooling(pooling, normalize, dtype="float32")(tf.concat(states, -1), mask)
+    if states:
+        pooled = [states[layer] for layer in layers]
+    return SentencePooling(pooling, normalize, dtype="float32")(tf.concat(pooled, -1), mask)
 
 
 def check_pooling(model, pooling, layers):
@@ -105,5 +125,8 @@ def check_pooling(model, pooling, layers):
     if list(layers) != [-1] and not states:
         needed = "`layers` other than the last need an encoder with `hidden_states=True`"
         raise ValueError(f"{needed}. Received: layers={list(layers)}")
-    if bad := [layer for layer in layers if states and not -len(states) <= layer < len(states)]:
+    if not states:
+        return
+    bad = [layer for layer in layers if not -len(states) <= layer < len(states)]
+    if bad:
         raise ValueError(f"`layers` must be from {-len(states)} to {len(states) - 1}. Received: {bad}")

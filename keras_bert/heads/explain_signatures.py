@@ -21,7 +21,10 @@ from keras_bert.text.word_effects import LeaveOneOut, Subject, words_of_texts
 
 MASK = "[MASK]"
 PREDICTED = -1  # The number of the target that stands for what the model predicts.
-TEXTS, TOKENS, CHOICES = "texts", "tokens", "choices"  # What the logits of a model are of.
+# What the logits of a model are of.
+TEXTS = "texts"
+TOKENS = "tokens"
+CHOICES = "choices"
 _READ = TOKEN_INPUTS[:3]
 _ROWS = 8  # Texts to compute at once for what is predicted.
 
@@ -32,10 +35,25 @@ class Target(NamedTuple):
     number: tf.Tensor  # (texts,): of the class, or of the choice; 0 of a score.
     word: tf.Tensor  # (texts,): of the word that has the logit, for models with logits of tokens.
 
+    def number_or(self, predicted):
+        """Returns the numbers, and those that are predicted where there is none."""
+        return tf.where(self.number == PREDICTED, predicted, self.number)
+
+
+class Reading(NamedTuple):
+    """Texts as the model reads them, and the words that may explain a logit."""
+
+    subject: Subject
+    target: Target  # Without `PREDICTED`.
+    table: "WordTable"
+    counts: dict  # The numbers of tokens.
+
 
 def form_of(model, head):
     """Returns what the logits of a model are of; raises for a model without logits that words can explain."""
-    output = model.output.get(head.classes) if isinstance(model.output, dict) else None
+    output = None
+    if isinstance(model.output, dict):
+        output = model.output.get(head.classes)
     if output is None or isinstance(output, list):
         raise ValueError(
             "`explain` needs logits of classes, labels, tags or choices, or a number, for each text, as a model from "
@@ -54,8 +72,9 @@ def form_of(model, head):
 
 def join_of(head, description, preprocessor):
     """Returns how the logits of the windows of a text are joined, see `text.joins`."""
-    decides = preprocessor.reads_windows and head.deciding_output(description) == head.classes
-    return EvidenceOfLogits() if decides else MeanOfLogits()
+    if preprocessor.reads_windows and head.deciding_output(description) == head.classes:
+        return EvidenceOfLogits()
+    return MeanOfLogits()
 
 
 def explainer(model, head, description, preprocessor, labels, pair, replacement=MASK, stride=None):
@@ -81,7 +100,8 @@ def explainer(model, head, description, preprocessor, labels, pair, replacement=
             return answer({"text": text, "choices": not_empty(choices, "choices")})
 
         return text_with_lists(answer_choices, "choices")
-    return texts(answer, *(("text", "pair") if pair else ("text",)))
+    names = ("text", "pair") if pair else ("text",)
+    return texts(answer, *names)
 
 
 def replacement_id(preprocessor, replacement):
@@ -125,29 +145,45 @@ class WordScores:
 
     def __init__(self, model, head, preprocessor, labels, effects, join, stride=None):
         self.form = form_of(model, head)
-        self._windows = SlidingWindows(stride=stride)
-        self._model, self._head, self._preprocessor, self._effects = model, head, preprocessor, effects
-        self._join = join
         self.tokenizer = preprocessor.tokenizer
+        self._windows = SlidingWindows(stride=stride)
+        self._model = model
+        self._head = head
+        self._preprocessor = preprocessor
+        self._effects = effects
+        self._join = join
         output = model.output[head.classes]
-        one_axis = 2 if self.form == TOKENS else 1
-        self.width = output.shape[-1] if len(output.shape) > one_axis else None
-        if labels is None and self.width is not None and self.width > 1:
+        axes_of_one_logit = 2 if self.form == TOKENS else 1
+        self.width = None
+        if len(output.shape) > axes_of_one_logit:
+            self.width = output.shape[-1]
+        has_several = self.width is not None and self.width > 1
+        if labels is None and has_several:
             labels = placeholders(self.width)
-        has_names = labels is not None and len(labels) == self.width  # A head's logits may be others than its classes.
-        self.labels = list(labels) if has_names else None
-        self.has_targets = self.form == CHOICES or has_names or (self.width or 1) > 1
+        self.labels = None
+        if labels is not None and len(labels) == self.width:  # A head's logits may be others than its classes.
+            self.labels = list(labels)
+        self.has_targets = self.form == CHOICES or self.labels is not None or has_several
 
     def __call__(self, inputs, target):
-        read = {TEXTS: self._texts, TOKENS: self._tokens, CHOICES: self._choices}[self.form]
-        subject, target, table, counts = read(inputs, target)
-        outputs = _assembled(table, self._effects(subject), tf.size(target.number))
+        reading = self._reading(inputs, target)
+        effects = self._effects(reading.subject)
+        rows = tf.size(reading.target.number)
+        outputs = _assembled(reading.table, effects, rows)
+        numbers = outputs.pop("numbers")
         if self.form == TOKENS:
-            outputs["word"] = _place_among(table, outputs.pop("numbers"), target.word)
-        else:
-            outputs.pop("numbers")
-        outputs = {name: table_to_dense(value) for name, value in outputs.items()}
-        return token_counts.with_counts({**outputs, "target": target.number}, counts)
+            outputs["word"] = _place_among(numbers, reading.target.word)
+        padded = {name: table_to_dense(value) for name, value in outputs.items()}
+        padded["target"] = reading.target.number
+        return token_counts.with_counts(padded, reading.counts)
+
+    def _reading(self, inputs, target):
+        """Returns the `Reading` of texts."""
+        if self.form == TOKENS:
+            return self._tokens(inputs, target)
+        if self.form == CHOICES:
+            return self._choices(inputs, target)
+        return self._texts(inputs, target)
 
     def named(self, outputs):
         """Returns outputs with the name of the target, where it has one; a score has no target."""
@@ -161,103 +197,133 @@ class WordScores:
         return outputs
 
     def _run(self, inputs):
-        return tf.cast(self._model(inputs, training=False)[self._head.classes], tf.float32)
+        """Returns the logits of sequences."""
+        outputs = self._model(inputs, training=False)
+        return tf.cast(outputs[self._head.classes], tf.float32)
+
+    def _run_windows(self, viewed):
+        """Returns the logits of `ViewedTexts`."""
+        outputs = viewed.outputs(self._model)
+        return tf.cast(outputs[self._head.classes], tf.float32)
 
     # What the logits are of: one method each.
 
     def _texts(self, inputs, target):
         """Reads texts or pairs, in one sequence or in windows, for logits of whole texts."""
-        first = words.words_of(self._preprocessor.tokenizer, inputs["text"])
+        first = words.words_of(self.tokenizer, inputs["text"])
         second = None
         if "pair" in inputs:
-            second = words.words_of(self._preprocessor.tokenizer, inputs["pair"])
+            second = words.words_of(self.tokenizer, inputs["pair"])
         sequences, number, row, counts = self._sequences(inputs, first, second)
         logits = in_groups(self._run, sequences, [self.width], _ROWS)
-        predicted = tf.argmax(self._join.joined(logits, row), -1, tf.int32)
-        chosen = tf.where(target.number == PREDICTED, predicted, target.number)
+        chosen = target.number_or(self._predicted(logits, row))
         subject = Subject(sequences, number, row, tf.gather(chosen, row)[:, None])
-        table = _table(inputs["text"], first, inputs.get("pair"), second, "pair")
-        return subject, Target(chosen, target.word), table, counts
+        table = WordTable.of(inputs["text"], first)
+        if second is not None:
+            table = table.joined(WordTable.of(inputs["pair"], second, name="pair"))
+        return Reading(subject, Target(chosen, target.word), table, counts)
+
+    def _predicted(self, logits, row):
+        """Returns the number of the highest logit of each text, given the logits of sequences and their texts."""
+        return tf.argmax(self._join.joined(logits, row), -1, tf.int32)
 
     def _sequences(self, inputs, first, second):
         """Returns model inputs, the numbers of their words, the text of each sequence, and the numbers of tokens."""
         preprocessor = self._preprocessor
         if preprocessor.reads_windows:
             viewed = preprocessor.windows(inputs)
-            return viewed.packed(), words.of_views(preprocessor, viewed, first, second), viewed.views.row, _of(viewed)
+            number = words.of_views(preprocessor, viewed, first, second)
+            return viewed.packed(), number, viewed.views.row, _counts_of_windows(viewed)
         sequences, number = words.packed(preprocessor, first, second)
         counts = _counts(preprocessor, first, second)
         return sequences, number, tf.range(tf.size(inputs["text"])), counts
 
     def _choices(self, inputs, target):
         """Reads texts with choices, each with every choice in one sequence, or in windows of the text."""
-        tokenizer = self._preprocessor.tokenizer
-        text = words.words_of(tokenizer, inputs["text"])
-        choices = words.words_of(tokenizer, tf.reshape(inputs["choices"], [-1]))
-        read = self._choices_in_windows if self._preprocessor.reads_windows else self._whole_choices
-        subject, chosen, counts = read(inputs, text, choices, target)
-        choice = words.of_chosen(choices, chosen)
-        string = tf.gather(inputs["choices"], chosen, batch_dims=1)
-        return subject, Target(chosen, target.word), _table(inputs["text"], text, string, choice, "choice"), counts
+        text = words.words_of(self.tokenizer, inputs["text"])
+        choices = words.words_of(self.tokenizer, tf.reshape(inputs["choices"], [-1]))
+        if self._preprocessor.reads_windows:
+            subject, chosen, counts = self._choices_in_windows(inputs, text, choices, target)
+        else:
+            subject, chosen, counts = self._whole_choices(inputs, text, choices, target)
+        choice_strings = tf.gather(inputs["choices"], chosen, batch_dims=1)
+        of_choice = WordTable.of(choice_strings, words.of_chosen(choices, chosen), name="choice")
+        table = WordTable.of(inputs["text"], text).joined(of_choice)
+        return Reading(subject, Target(chosen, target.word), table, counts)
 
     def _whole_choices(self, inputs, text, choices, target):
         """Returns the `Subject`, the number of the choice to explain, and the numbers of tokens."""
         first = tf.zeros([tf.size(inputs["text"])], tf.int32)
         sequences, _ = words.packed_choices(self._preprocessor, text, choices, first)
         predicted = tf.argmax(self._run(sequences), -1, tf.int32)
-        chosen = tf.where(target.number == PREDICTED, predicted, target.number)
+        chosen = target.number_or(predicted)
         sequences, number = words.packed_choices(self._preprocessor, text, choices, chosen)
         counts = _counts(self._preprocessor, text, words.of_chosen(choices, chosen))
-        return Subject(sequences, number, tf.range(tf.size(chosen)), chosen[:, None]), chosen, counts
+        subject = Subject(sequences, number, tf.range(tf.size(chosen)), chosen[:, None])
+        return subject, chosen, counts
 
     def _choices_in_windows(self, inputs, text, choices, target):
         """Returns the same for texts in windows."""
         viewed = self._preprocessor.windows_with_choices(inputs["text"], inputs["choices"])
         row = viewed.views.row
-        logits = tf.cast(viewed.outputs(self._model)[self._head.classes], tf.float32)
-        predicted = tf.argmax(self._join.joined(logits, row), -1, tf.int32)
-        chosen = tf.where(target.number == PREDICTED, predicted, target.number)
+        chosen = target.number_or(self._predicted(self._run_windows(viewed), row))
         number = words.of_choice_views(viewed, text, choices, chosen)
-        return Subject(viewed.packed(), number, row, tf.gather(chosen, row)[:, None]), chosen, _of(viewed)
+        subject = Subject(viewed.packed(), number, row, tf.gather(chosen, row)[:, None])
+        return subject, chosen, _counts_of_windows(viewed)
 
     def _tokens(self, inputs, target):
         """Reads texts of any length, for the logit of one of their words, in the window with most of its context."""
-        tokenizer = self._preprocessor.tokenizer
-        text = inputs["words"] if "words" in inputs else inputs["text"]
-        found = words.given_words(tokenizer, text) if "words" in inputs else words.words_of(tokenizer, text)
-        viewed = ViewedTexts(self._preprocessor, self._windows, found.tokens)
-        logits = tf.cast(viewed.outputs(self._model)[self._head.classes], tf.float32)
-        candidates = _candidates(viewed, found, logits)
-        outside = self.labels.index("O") if self.labels and "O" in self.labels else -1
-        best = _chosen_word(candidates, target, outside)
-        chosen = candidates.chosen(best, [-1, -1, -1, 0, 0.0])
+        if "words" in inputs:
+            text = inputs["words"]
+            text_words = words.given_words(self.tokenizer, text)
+        else:
+            text = inputs["text"]
+            text_words = words.words_of(self.tokenizer, text)
+        viewed = ViewedTexts(self._preprocessor, self._windows, text_words.tokens)
+        candidates = _candidates(viewed, text_words, self._run_windows(viewed))
+        best = _chosen_word(candidates, target, outside=self._outside())
+        # A text without words has the first window, and no logit.
+        nothing = _Candidates(row=-1, number=-1, view=-1, position=0, logits=0.0)
+        chosen = candidates.at(best, nothing)
         first_view = tf.math.segment_min(tf.range(tf.size(viewed.views.row)), viewed.views.row)
         view = tf.where(best < 0, first_view, chosen.view)
-        place = [chosen.position]
+        logit = [chosen.position]
         number = tf.zeros_like(best)
         if self.width:
-            number = tf.where(target.number == PREDICTED, tf.argmax(chosen.logits, -1, tf.int32), target.number)
-            place.append(number)
+            number = target.number_or(tf.argmax(chosen.logits, -1, tf.int32))
+            logit.append(number)
         sequences = {name: tf.gather(ids, view) for name, ids in viewed.packed().items()}
-        numbers = tf.gather(words.of_views(self._preprocessor, viewed, found), view)
-        subject = Subject(sequences, numbers, tf.range(tf.size(view)), tf.stack(place, 1))
-        counts = self._preprocessor.packing.token_counts(found.tokens)
-        counts[token_counts.READ] = (
-            subject.lengths()
-        )  # Those of the window; what it does not have has no part in the logit.
-        return subject, Target(tf.where(best < 0, -1, number), chosen.number), _table(text, found), counts
+        numbers = tf.gather(words.of_views(self._preprocessor, viewed, text_words), view)
+        subject = Subject(sequences, numbers, tf.range(tf.size(view)), tf.stack(logit, 1))
+        counts = self._preprocessor.packing.token_counts(text_words.tokens)
+        # Those of the window; what it does not have has no part in the logit.
+        counts[token_counts.READ] = subject.lengths()
+        explained = Target(tf.where(best < 0, -1, number), chosen.number)
+        return Reading(subject, explained, WordTable.of(text, text_words), counts)
+
+    def _outside(self):
+        """Returns the number of the tag of words outside of entities, -1 without one."""
+        if self.labels and "O" in self.labels:
+            return self.labels.index("O")
+        return -1
 
 
-def _of(viewed):
+def _counts_of_windows(viewed):
+    """Returns the numbers of tokens of `ViewedTexts`."""
     counts = viewed.token_counts()
-    return {name: counts[name] for name in (token_counts.TOKENS, token_counts.READ, token_counts.COUNT)}
+    names = (token_counts.TOKENS, token_counts.READ, token_counts.COUNT)
+    return {name: counts[name] for name in names}
 
 
 def _counts(preprocessor, first, second=None):
     """Returns the numbers of tokens; raises for a text that is too long for a model that does not cut texts."""
-    counts = preprocessor.packing.token_counts(first.tokens, None if second is None else second.tokens)
+    if second is None:
+        counts = preprocessor.packing.token_counts(first.tokens)
+    else:
+        counts = preprocessor.packing.token_counts(first.tokens, second.tokens)
     if preprocessor.long_texts == REFUSE:
-        tokens, read = counts[token_counts.TOKENS], counts[token_counts.READ]
+        tokens = counts[token_counts.TOKENS]
+        read = counts[token_counts.READ]
         counts[token_counts.READ] = require(tokens == read, token_counts.TOO_LONG, tokens=tokens)
     return counts
 
@@ -271,21 +337,22 @@ class _Candidates(NamedTuple):
     position: tf.Tensor
     logits: tf.Tensor  # Of this token, `(words,)` or `(words, classes)`.
 
-    def chosen(self, best, nothing):
+    def at(self, places, nothing):
         """Returns the candidates at some places, for each text; `nothing` has the values for the place -1."""
-        parts = []
+        chosen = []
         for values, value in zip(self, nothing, strict=True):
-            padded = tf.concat([values, tf.fill(tf.concat([[1], tf.shape(values)[1:]], 0), value)], 0)
-            parts.append(tf.gather(padded, tf.where(best < 0, tf.size(self.row), best)))
-        return _Candidates(*parts)
+            row_of_nothing = tf.fill(tf.concat([[1], tf.shape(values)[1:]], 0), value)
+            padded = tf.concat([values, row_of_nothing], 0)
+            chosen.append(tf.gather(padded, tf.where(places < 0, tf.size(self.row), places)))
+        return _Candidates(*chosen)
 
 
-def _candidates(viewed, found, logits):
+def _candidates(viewed, text_words, logits):
     """Returns the `_Candidates` of `Words`, given the logits of all tokens of `ViewedTexts`."""
     views, positions = tf.unstack(tf.shape(logits)[:2])
     grid = tf.reshape(tf.range(views * positions), [views, positions])
-    row = tf.cast(found.tokens.value_rowids(), tf.int32)
-    number = found.number.values
+    row = tf.cast(text_words.tokens.value_rowids(), tf.int32)
+    number = text_words.number.values
     is_new = (row[1:] != row[:-1]) | (number[1:] != number[:-1])
     is_first = tf.concat([tf.ones_like(row[:1], tf.bool), is_new], 0)
     places = tf.boolean_mask(viewed.of_tokens(grid), is_first)
@@ -309,7 +376,8 @@ def _chosen_word(candidates, target, outside):
         preference = tf.cast(tf.argmax(preference, -1, tf.int32) != outside, tf.float32)
     is_wanted = tf.gather(target.word, candidates.row) == candidates.number
     preference = tf.where(is_wanted, float("inf"), preference)
-    rows, count = tf.size(target.word), tf.size(candidates.row)
+    rows = tf.size(target.word)
+    count = tf.size(candidates.row)
     most = tf.math.unsorted_segment_max(preference, candidates.row, rows)
     index = tf.where(preference == tf.gather(most, candidates.row), tf.range(count), count)
     best = tf.math.unsorted_segment_min(index, candidates.row, rows)
@@ -319,7 +387,7 @@ def _chosen_word(candidates, target, outside):
 # From words and effects to outputs.
 
 
-class _Table(NamedTuple):
+class WordTable(NamedTuple):
     """All words of the texts of each row, ragged `(rows, words)`: their strings, byte offsets and inputs."""
 
     strings: tf.RaggedTensor
@@ -327,36 +395,43 @@ class _Table(NamedTuple):
     ends: tf.RaggedTensor
     inputs: tf.RaggedTensor
 
+    @classmethod
+    def of(cls, text, text_words, name="text"):
+        """Returns that of the `Words` of texts; `name` is that of their input."""
+        starts = text_words.starts
+        ends = text_words.ends
+        substrings = tf.strings.substr(
+            tf.gather(text, starts.value_rowids()), starts.values, ends.values - starts.values
+        )
+        names = tf.fill([tf.size(starts.values)], name)
+        return cls(
+            strings=starts.with_values(readable(substrings)),
+            starts=starts,
+            ends=ends,
+            inputs=starts.with_values(names),
+        )
 
-def _table(text, first, other=None, second=None, name=""):
-    starts, ends = first.starts, first.ends
-    strings = _slices(text, first)
-    inputs = starts.with_values(tf.fill([tf.size(starts.values)], "text"))
-    if second is not None:
-        starts, ends = tf.concat([starts, second.starts], 1), tf.concat([ends, second.ends], 1)
-        strings = tf.concat([strings, _slices(other, second)], 1)
-        inputs = tf.concat([inputs, second.starts.with_values(tf.fill([tf.size(second.starts.values)], name))], 1)
-    return _Table(strings, starts, ends, inputs)
-
-
-def _slices(text, found):
-    starts, ends = found.starts, found.ends
-    parts = tf.strings.substr(tf.gather(text, starts.value_rowids()), starts.values, ends.values - starts.values)
-    return starts.with_values(readable(parts))
+    def joined(self, other):
+        """Returns the table with the words of each row of another one after its own."""
+        return WordTable(
+            strings=tf.concat([self.strings, other.strings], 1),
+            starts=tf.concat([self.starts, other.starts], 1),
+            ends=tf.concat([self.ends, other.ends], 1),
+            inputs=tf.concat([self.inputs, other.inputs], 1),
+        )
 
 
 def _assembled(table, effects, rows):
     """Returns the outputs of `rows` texts, ragged where there are several of each, of the words that are read."""
     row, number, place = words_of_texts(effects.row, effects.number)
-    scores = tf.math.unsorted_segment_sum(effects.score, place, tf.size(row))
     nrows = tf.cast(rows, tf.int64)
 
     def ragged(values):
         return tf.RaggedTensor.from_value_rowids(values, tf.cast(row, tf.int64), nrows)
 
     places = tf.cast(tf.gather(table.starts.row_starts(), row), tf.int32) + number
-    value, baseline = effects.value, effects.baseline
-    scores = ragged(scores)
+    scores = ragged(tf.math.unsorted_segment_sum(effects.score, place, tf.size(row)))
+    difference = effects.value - effects.baseline
     return {
         "words": ragged(tf.gather(table.strings.values, places)),
         "starts": ragged(tf.gather(table.starts.values, places)),
@@ -364,10 +439,10 @@ def _assembled(table, effects, rows):
         "inputs": ragged(tf.gather(table.inputs.values, places)),
         "scores": scores,
         "word_count": tf.cast(scores.row_lengths(), tf.int32),
-        "value": value,
-        "baseline": baseline,
-        "difference": value - baseline,
-        "delta": value - baseline - tf.reduce_sum(scores, 1),
+        "value": effects.value,
+        "baseline": effects.baseline,
+        "difference": difference,
+        "delta": difference - tf.reduce_sum(scores, 1),
         "numbers": ragged(number),
     }
 
@@ -376,12 +451,17 @@ def table_to_dense(value):
     """Returns an output, padded: strings with "", offsets with -1, scores with 0."""
     if not isinstance(value, tf.RaggedTensor):
         return value
-    padding = {tf.string: "", tf.int32: -1}.get(value.dtype, 0)
-    return value.to_tensor(padding)
+    if value.dtype == tf.string:
+        return value.to_tensor("")
+    if value.dtype == tf.int32:
+        return value.to_tensor(-1)
+    return value.to_tensor(0)
 
 
-def _place_among(table, numbers, word):
+def _place_among(numbers, word):
     """Returns the place of a word among those that were read, `(texts,)`, -1 for none."""
     is_word = numbers.with_values(numbers.values == tf.gather(word, numbers.value_rowids()))
-    places = tf.where(is_word.to_tensor(False), tf.range(tf.reduce_max(tf.pad(numbers.row_lengths(), [[0, 1]]))), -1)
-    return tf.reduce_max(tf.pad(tf.cast(places, tf.int32), [[0, 0], [0, 1]], constant_values=-1), 1)
+    longest = tf.reduce_max(tf.pad(numbers.row_lengths(), [[0, 1]]))
+    places = tf.where(is_word.to_tensor(False), tf.range(longest), -1)
+    with_none = tf.pad(tf.cast(places, tf.int32), [[0, 0], [0, 1]], constant_values=-1)
+    return tf.reduce_max(with_none, 1)

@@ -17,12 +17,14 @@ from keras_bert.metadata import Metadata
 from keras_bert.models.encoder import describe_encoder
 from keras_bert.text.long_texts import LONG_TEXTS
 
-TEXT, PAIR = ("text",), ("text", "pair")
+TEXT = ("text",)
+PAIR = ("text", "pair")
 # What the inputs of models are: those that signatures on texts compute from these.
 TOKEN_INPUTS = ("token_ids", "segment_ids", "padding_mask", "mask_positions")
 HEAD_DROPOUT = "head_dropout"  # The layer that several heads have.
 # Values of transformers' `problem_type`.
-MULTI_LABEL, SINGLE_LABEL = "multi_label_classification", "single_label_classification"
+MULTI_LABEL = "multi_label_classification"
+SINGLE_LABEL = "single_label_classification"
 _PROBLEMS = ("regression", SINGLE_LABEL, MULTI_LABEL)
 
 
@@ -84,7 +86,10 @@ class Head:
     units: dict = {}
     saved: tuple = ()
     architectures: tuple = ()
-    embeds = is_encoder = packs = has_classes = False
+    embeds = False
+    is_encoder = False
+    packs = False
+    has_classes = False
     classes = "logits"
     onnx: dict = {}
     settings: tuple = ()
@@ -94,7 +99,9 @@ class Head:
     sentence_transformers: str | None = None
     text_options: tuple = ()
     outputs: tuple = ()
-    takes_pair = requires_pair = takes_words = False
+    takes_pair = False
+    requires_pair = False
+    takes_words = False
     pair_signature = "serving_default"
     keeps: tuple = ()
     long_texts: tuple = LONG_TEXTS
@@ -105,8 +112,12 @@ class Head:
 
     def layer_names(self) -> set:
         """Returns the names of the layers that its models have beside those of the encoder, as far as it tells them."""
-        stored = {path.partition(".")[0] for path in self.tensors}
-        return {self.layer, *stored, *self.onnx}
+        names = {self.layer}
+        names.update(self.onnx)
+        for path in self.tensors:
+            layer, _, _ = path.partition(".")
+            names.add(layer)
+        return names
 
     def described(self, layers: dict) -> dict:
         """Returns the options of `build` that the layers of a model tell."""
@@ -114,11 +125,15 @@ class Head:
 
     def sizes(self, tensors: dict) -> dict:
         """Returns the options of `build` that only the tensors of a checkpoint tell."""
-        return {option: tensors[f"{self.tensors[name]}.weight"].shape[0] for option, name in self.units.items()}
+        sizes = {}
+        for option, name in self.units.items():
+            weight = tensors[f"{self.tensors[name]}.weight"]
+            sizes[option] = weight.shape[0]
+        return sizes
 
     def options(self, values: dict) -> dict:
         """Returns those of some values that `build` takes; `None` stands for its default."""
-        names = list(inspect.signature(self.build).parameters)[1:]
+        _, *names = inspect.signature(self.build).parameters  # The first one is the encoder.
         return {name: values[name] for name in names if values.get(name) is not None}
 
     def options_to_store(self, description) -> dict | None:
@@ -127,12 +142,15 @@ class Head:
 
     def parts(self, layers: dict) -> dict:
         """Returns layers, variables and parts of layers by the names of their tensors."""
-        paths = [(tensor, *path.partition(".")[::2]) for path, tensor in self.tensors.items()]
-        return {
-            tensor: operator.attrgetter(part)(layers[name]) if part else layers[name]
-            for tensor, name, part in paths
-            if name in layers
-        }
+        parts = {}
+        for path, tensor in self.tensors.items():
+            name, _, attributes = path.partition(".")
+            if name not in layers:
+                continue
+            parts[tensor] = layers[name]
+            if attributes:
+                parts[tensor] = operator.attrgetter(attributes)(layers[name])
+        return parts
 
     def architecture(self, description) -> str:
         """Returns transformers' class of a model."""
@@ -148,12 +166,17 @@ class Head:
         Of its values for the windows, the logarithm of the mean of the exponentials is that of the document; of all
         other outputs, the mean is.
         """
-        return self.classes if self.has_classes and not self.is_regression(description) else None
+        if not self.has_classes or self.is_regression(description):
+            return None
+        return self.classes
 
     def read_config(self, config: dict, metadata):
         """Returns the `Metadata` of a checkpoint with what transformers' `config.json` tells of the head."""
-        labels, problem = _labels_of(config), _problem_type(config)
-        return metadata.replace(labels=labels if self.has_classes else None, multi_label=problem == MULTI_LABEL)
+        labels = _labels_of(config)
+        problem = _problem_type(config)
+        if not self.has_classes:
+            labels = None
+        return metadata.replace(labels=labels, multi_label=problem == MULTI_LABEL)
 
     def to_config(self, description, labels: list | None) -> dict:
         """Returns the keys of `config.json` about the head of a model, see `read_config`."""
@@ -179,7 +202,8 @@ class Head:
         """
         from keras_bert.heads.default_signatures import calibrated_responder, responder
 
-        respond, deciding = with_head_options(self.respond, description.options, 2), self.deciding_output(description)
+        respond = with_head_options(self.respond, description.options, count=2)
+        deciding = self.deciding_output(description)
         if "confidence" in self.text_options:
             return calibrated_responder(respond, deciding, self.classes)
         return responder(respond, deciding)
@@ -188,9 +212,15 @@ class Head:
         """Returns the signatures on raw text by name; for the arguments see `export`."""
         check_inputs(self, model)
         build = self.signature_builder(description)
-        given = {"model": model, "preprocessor": preprocessor, "labels": labels, "pair": pair}
-        given["description"] = description
-        arguments = [given[name] for name in inspect.signature(build).parameters if name in given]
+        available = {
+            "model": model,
+            "preprocessor": preprocessor,
+            "labels": labels,
+            "pair": pair,
+            "description": description,
+        }
+        parameters = inspect.signature(build).parameters
+        arguments = [available[name] for name in parameters if name in available]
         return with_options(build, description, options, *arguments)
 
     def answer(self, output: dict, row: dict, n_best: int | None) -> dict:
@@ -230,13 +260,19 @@ class Head:
         They are what `verify_saved_model --labelled` gives to a `score` of your own: by default, those that have the
         same name, and the logits of the classes.
         """
-        return {**answers, self.classes: self.class_logits(answers)}
+        outputs = dict(answers)
+        outputs[self.classes] = self.class_logits(answers)
+        return outputs
 
     def inputs(self, bert) -> list:
         """Returns the inputs that `predict` takes, tuples of their names."""
-        if not self.takes_pair or self.requires_pair:
-            return [PAIR if self.requires_pair else TEXT]
-        return [TEXT, PAIR] if bert.pair is None else [PAIR if bert.pair else TEXT]
+        if self.requires_pair:
+            return [PAIR]
+        if not self.takes_pair:
+            return [TEXT]
+        if bert.pair is None:  # The checkpoint does not tell.
+            return [TEXT, PAIR]
+        return [PAIR] if bert.pair else [TEXT]
 
     def defaults(self, bert, n_best: int | None) -> dict:
         """Returns the options that `predict` sets: by default the confidence of the model, if it has any."""
@@ -253,7 +289,9 @@ class Head:
         if "confidence" not in self.text_options or self.is_regression(description):
             return ()
         has_own = type(self).signature_builder is not Head.signature_builder
-        return OF_ONE_ANSWER if has_own and not description.multi_label else OF_SEVERAL
+        if has_own and not description.multi_label:
+            return OF_ONE_ANSWER
+        return OF_SEVERAL
 
     def axes(self, name: str) -> tuple:
         """Returns the names of the free axes of an input or an output."""
@@ -261,32 +299,42 @@ class Head:
 
     def stored(self, bert) -> dict:
         """Returns the options that the checkpoint of a `LoadedBert` has: those that are settings of `Metadata`."""
-        own = {}
+        options = {}
         for name in self.text_options:
-            value = getattr(bert, name) if name in Metadata.setting_names() else None
-            if value is not None:
-                own[name] = value
-        return {**own, **self.task_options(bert)}
+            if name in Metadata.setting_names() and getattr(bert, name) is not None:
+                options[name] = getattr(bert, name)
+        options.update(self.task_options(bert))
+        return options
 
     def task_options(self, bert) -> dict:
         """Returns the options that are settings of the task that the model was trained on."""
-        own = bert.task_settings or {}
-        return {option: own[name] for name, option in self.from_task.items() if name in own}
+        settings = bert.task_settings or {}
+        options = {}
+        for name, option in self.from_task.items():
+            if name in settings:
+                options[option] = settings[name]
+        return options
 
 
 def is_same_option(one, other):
     """Whether two values of an option of `build` are the same; a tuple is a list, as which JSON stores it."""
     if isinstance(one, list | tuple) and isinstance(other, list | tuple):
-        return len(one) == len(other) and all(map(is_same_option, one, other))
+        if len(one) != len(other):
+            return False
+        return all(is_same_option(a, b) for a, b in zip(one, other, strict=True))
     if isinstance(one, dict) and isinstance(other, dict):
-        return one.keys() == other.keys() and all(is_same_option(value, other[name]) for name, value in one.items())
+        if one.keys() != other.keys():
+            return False
+        return all(is_same_option(value, other[name]) for name, value in one.items())
     return one == other
 
 
 def check_inputs(head, model):
     """Raises for inputs of a model that the signatures of its head cannot get from texts."""
     own = [name for name in model.input if name not in TOKEN_INPUTS]
-    builder = type(head).signatures if type(head).signatures is not Head.signatures else type(head).signature_builder
+    builder = type(head).signature_builder
+    if type(head).signatures is not Head.signatures:
+        builder = type(head).signatures
     if own and is_ours(builder):
         raise ValueError(
             f"the head {head.name!r} can read the inputs {', '.join(TOKEN_INPUTS[:3])}: metadata become part of the "
@@ -298,7 +346,8 @@ def check_inputs(head, model):
 def with_head_options(function, options, count):
     """Returns a function with those options of a head that it names among its parameters after the first `count`."""
     names = list(inspect.signature(function).parameters)[count:]
-    return functools.partial(function, **{name: options[name] for name in names if name in options})
+    named = {name: options[name] for name in names if name in options}
+    return functools.partial(function, **named)
 
 
 def with_options(build, description, options, *arguments):
@@ -327,7 +376,9 @@ def dense_head(encoder, units, dropout, name, kind=Dense):
 
 def _classes_to_config(description, labels):
     """Returns the keys of `config.json` for a described model."""
-    values = {"problem_type": MULTI_LABEL} if description.multi_label else {}
+    values = {}
+    if description.multi_label:
+        values["problem_type"] = MULTI_LABEL
     if description.num_classes is not None:
         names = labels or placeholders(description.num_classes)
         values["id2label"] = {str(index): name for index, name in enumerate(names)}
@@ -342,19 +393,25 @@ def count_classes(config):
 
 def our_activation(name, value, known):
     """Returns our name of a class of PyTorch, one of the known ones; `name` is that of the setting."""
-    package, _, kind = str(value).rpartition(".")
-    names = {theirs.rpartition(".")[2]: ours for ours, theirs in known.items()}
-    if kind not in names or not f"{package}.".startswith("torch."):
+    ours_by_class = {}
+    for ours, theirs in known.items():
+        _, _, class_name = theirs.rpartition(".")
+        ours_by_class[class_name] = ours
+    package, _, class_name = str(value).rpartition(".")
+    if class_name not in ours_by_class or not f"{package}.".startswith("torch."):
         raise ValueError(f"`{name}` must be one of {', '.join(known.values())}. Received: {name}={value!r:.200}")
-    return names[kind]
+    return ours_by_class[class_name]
 
 
 def _problem_type(config):
     """Returns `problem_type`; raises if it does not match the number of labels."""
-    problem, classes = config.get("problem_type"), count_classes(config)
-    if problem not in (None, *_PROBLEMS):
+    problem = config.get("problem_type")
+    classes = count_classes(config)
+    if problem is not None and problem not in _PROBLEMS:
         raise ValueError(f"`problem_type` must be one of {', '.join(_PROBLEMS)}. Received: problem_type={problem!r}")
-    if (problem == "regression" and classes != 1) or (problem == SINGLE_LABEL and classes == 1):
+    is_other_number = problem == "regression" and classes != 1
+    is_single_class = problem == SINGLE_LABEL and classes == 1
+    if is_other_number or is_single_class:
         raise ValueError(
             "`problem_type` must match the number of labels: one for regression, at least two for classification. "
             f"Received: problem_type={problem!r} with {classes} label(s)"
@@ -367,12 +424,30 @@ def _labels_of(config):
     table = config.get("id2label")
     if not table:
         return None
-    entries = table.items() if isinstance(table, dict) else ()
-    found = {int(key): str(name) for key, name in entries if key.isdecimal() and type(name) in (str, int, float)}
-    names = [found[number] for number in sorted(found)]
-    if min(found, default=2) > 1 or not len(found) == len(set(names)) == len(table) == max(found) - min(found) + 1:
+    labels = _labels_by_number(table)
+    names = [labels[number] for number in sorted(labels)]
+    if not _are_consecutive(labels) or len(labels) != len(table) or len(set(names)) != len(table):
         raise ValueError(
             "`id2label` must map the numbers from 0 or 1 on to different names, one for each label. "
             f"Received: {table!r:.200}"
         )
-    return None if names == placeholders(len(names)) else names
+    if names == placeholders(len(names)):
+        return None
+    return names
+
+
+def _labels_by_number(table):
+    """Returns the entries of `id2label` that map a number to a name."""
+    labels = {}
+    if isinstance(table, dict):
+        for key, name in table.items():
+            if key.isdecimal() and type(name) in (str, int, float):
+                labels[int(key)] = str(name)
+    return labels
+
+
+def _are_consecutive(labels):
+    """Whether labels by number have all numbers from 0 or 1 on."""
+    if not labels or min(labels) > 1:
+        return False
+    return len(labels) == max(labels) - min(labels) + 1

@@ -66,13 +66,18 @@ def _write_unfold(graph, layer, scores, mask):
 class MultipleChoice(Head):
     """The right one of several choices."""
 
-    name, layer, reads = "multiple_choice", "choice_scorer", ("pooled",)
+    name = "multiple_choice"
+    layer = "choice_scorer"
+    reads = ("pooled",)
     architectures = ("BertForMultipleChoice",)
     tensors = {"choice_scorer": "classifier"}
-    peft, text_options = "", ("confidence",)
+    peft = ""
+    text_options = ("confidence",)
     onnx = {"fold_choices": _write_fold, "unfold_choices": _write_unfold}
-    build, run = staticmethod(build_multiple_choice), staticmethod(score_choices)
-    encoder_inputs, answer = staticmethod(fold_choices), staticmethod(answers.choice)
+    build = staticmethod(build_multiple_choice)
+    run = staticmethod(score_choices)
+    encoder_inputs = staticmethod(fold_choices)
+    answer = staticmethod(answers.choice)
 
     def signature_builder(self, description):
         import tensorflow as tf
@@ -84,12 +89,21 @@ class MultipleChoice(Head):
 
             def answer(text, choices):
                 choices = not_empty(choices, "choices")
-                outputs, counts = outputs_of_choices(model, preprocessor, text, choices, self.classes)
+                outputs, counts = outputs_of_choices(
+                    model,
+                    preprocessor,
+                    text,
+                    choices,
+                    self.classes,
+                )
                 logits = confidence.scaled(outputs["logits"])
-                answers = {"choice": tf.argmax(logits, -1, tf.int32), "probabilities": tf.nn.softmax(logits)}
-                if confidence.threshold is not None:
-                    answers["answered"] = tf.reduce_max(answers["probabilities"], -1) >= confidence.threshold
-                    answers["choice"] = tf.where(answers["answered"], answers["choice"], -1)
+                choice = tf.argmax(logits, -1, tf.int32)
+                probabilities = tf.nn.softmax(logits)
+                if confidence.threshold is None:
+                    return with_counts({"choice": choice, "probabilities": probabilities}, counts)
+                answered = tf.reduce_max(probabilities, -1) >= confidence.threshold
+                chosen = tf.where(answered, choice, -1)
+                answers = {"choice": chosen, "probabilities": probabilities, "answered": answered}
                 return with_counts(answers, counts)
 
             return {"serving_default": text_with_lists(answer, "choices")}

@@ -10,7 +10,12 @@ from keras_bert.models.encoder import describe_encoder
 from keras_bert.text.long_texts import CUTS
 
 
-def build_pretrainer(encoder: keras.Model, next_sentence: bool = True, *, tied: bool = True) -> keras.Model:
+def build_pretrainer(
+    encoder: keras.Model,
+    next_sentence: bool = True,
+    *,
+    tied: bool = True,
+) -> keras.Model:
     """Adds the masked-LM head and the NSP head to the encoder's graph.
 
     Args:
@@ -49,7 +54,8 @@ def build_pretrainer(encoder: keras.Model, next_sentence: bool = True, *, tied: 
         layers["next_sentence"] = _next_sentence(config)
 
     # Wiring
-    inputs = {**encoder.input, "mask_positions": keras.Input((None,), dtype="int32", name="mask_positions")}
+    inputs = dict(encoder.input)
+    inputs["mask_positions"] = keras.Input((None,), dtype="int32", name="mask_positions")
     outputs = pretrain(layers, encoder.output, inputs)
 
     # Model
@@ -60,13 +66,17 @@ def pretrain(layers, encoded, inputs):
     """Runs the layers of a pre-trainer, see `Head.run`."""
     masked = layers["mlm_transform"](encoded["sequence_output"], inputs["mask_positions"])
     outputs = {"mlm_logits": predict_tokens(layers, masked)}
-    return {**outputs, **follow(layers, encoded, inputs)} if "next_sentence" in layers else outputs
+    if "next_sentence" in layers:
+        outputs.update(follow(layers, encoded, inputs))
+    return outputs
 
 
 def predict_tokens(layers, hidden):
     """Returns the logits over the vocabulary of the vectors from the masked-LM transform."""
-    untied = "mlm_decoder" in layers
-    logits = layers["mlm_decoder"](hidden) if untied else layers["token_embedding"](hidden, reverse=True)
+    if "mlm_decoder" in layers:
+        logits = layers["mlm_decoder"](hidden)
+    else:  # Tied to the token table.
+        logits = layers["token_embedding"](hidden, reverse=True)
     return layers["mlm_bias"](logits)
 
 
@@ -103,9 +113,10 @@ def _next_sentence(config):
 
 
 def _write_transform(graph, layer, hidden, places):
-    places = graph.add("Unsqueeze", graph.cast(places, "int64"), [2])
-    picked = graph.dense(graph.add("GatherND", hidden, places, batch_dims=1), layer.dense, layer.name)
-    return graph.layer_norm(graph.activate(picked, layer.activation), layer.norm, f"{layer.name}/norm")
+    indices = graph.add("Unsqueeze", graph.cast(places, "int64"), [2])
+    masked = graph.add("GatherND", hidden, indices, batch_dims=1)
+    transformed = graph.activate(graph.dense(masked, layer.dense, layer.name), layer.activation)
+    return graph.layer_norm(transformed, layer.norm, f"{layer.name}/norm")
 
 
 def _write_bias(graph, layer, logits):
@@ -115,12 +126,16 @@ def _write_bias(graph, layer, logits):
 class NextSentence(Head):
     """Whether the second text follows the first one."""
 
-    name, layer, reads = "next_sentence", "next_sentence", ("pooled",)
+    name = "next_sentence"
+    layer = "next_sentence"
+    reads = ("pooled",)
     architectures = ("BertForNextSentencePrediction",)
     tensors = {"next_sentence": "cls.seq_relationship"}
     packs = True
-    google, peft = "cls.seq_relationship.weight", ""
-    build, run = staticmethod(build_next_sentence), staticmethod(follow)
+    google = "cls.seq_relationship.weight"
+    peft = ""
+    build = staticmethod(build_next_sentence)
+    run = staticmethod(follow)
     long_texts = CUTS
 
     def signature_builder(self, description):
@@ -135,7 +150,9 @@ class NextSentence(Head):
 class Pretraining(Head):
     """The tokens at masked positions, and next sentence prediction."""
 
-    name, layer, reads = "pretraining", "mlm_bias", ("pooled", "masked")
+    name = "pretraining"
+    layer = "mlm_bias"
+    reads = ("pooled", "masked")
     architectures = ("BertForPreTraining", "BertForMaskedLM", "BertLMHeadModel")
     tensors = {
         "mlm_transform.dense": "cls.predictions.transform.dense",
@@ -146,10 +163,13 @@ class Pretraining(Head):
     }
     packs = True
     google = "cls.predictions.bias"
-    text_options, long_texts = ("top",), CUTS
-    pair_signature, keeps = "next_sentence", ("[MASK]",)
+    text_options = ("top",)
+    long_texts = CUTS
+    pair_signature = "next_sentence"
+    keeps = ("[MASK]",)
     onnx = {"mlm_transform": _write_transform, "mlm_bias": _write_bias}
-    build, run = staticmethod(build_pretrainer), staticmethod(pretrain)
+    build = staticmethod(build_pretrainer)
+    run = staticmethod(pretrain)
 
     def described(self, layers):
         return {"next_sentence": "next_sentence" in layers, "tied": "mlm_decoder" not in layers}
@@ -159,7 +179,9 @@ class Pretraining(Head):
 
     def architecture(self, description):
         with_nsp, masked, causal = self.architectures
-        return with_nsp if description.options["next_sentence"] else causal if description.causal else masked
+        if description.options["next_sentence"]:
+            return with_nsp
+        return causal if description.causal else masked
 
     def signature_builder(self, description):
         from keras_bert.heads.token_signatures import mask_filler
@@ -167,13 +189,19 @@ class Pretraining(Head):
         return mask_filler
 
     def inputs(self, bert):
-        return [TEXT, PAIR] if "nsp_logits" in bert.model().output else [TEXT]
+        if "nsp_logits" in bert.model().output:
+            return [TEXT, PAIR]
+        return [TEXT]
 
     def defaults(self, bert, n_best):
         return {"top": n_best or 5}
 
     def answer(self, output, row, n_best):
-        return (answers.fills if "mask_count" in output else answers.plain)(output, row, n_best)
+        if "mask_count" in output:
+            return answers.fills(output, row, n_best)
+        return answers.plain(output, row, n_best)
 
     def axes(self, name):
-        return "batch", "predictions" if name in ("mask_positions", "mlm_logits") else "length"
+        if name in ("mask_positions", "mlm_logits"):
+            return "batch", "predictions"
+        return "batch", "length"

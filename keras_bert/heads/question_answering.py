@@ -38,22 +38,33 @@ def label_spans(layers, encoded, inputs):
 def _write_span(graph, layer, hidden):
     """Writes the columns of the dense layer by their index: names of tensors cannot be sliced."""
     logits = graph.dense(hidden, layer, layer.name)
-    return {(..., index): graph.add("Gather", logits, index, axis=2) for index in range(2)}
+    start = graph.add("Gather", logits, 0, axis=2)
+    end = graph.add("Gather", logits, 1, axis=2)
+    return {(..., 0): start, (..., 1): end}
 
 
 class QuestionAnswering(Head):
     """Each token as the start and as the end of an answer."""
 
-    name, layer, reads = "question_answering", "span", ("sequence",)
+    name = "question_answering"
+    layer = "span"
+    reads = ("sequence",)
     architectures = ("BertForQuestionAnswering",)
     tensors = {"span": "qa_outputs"}
     settings = ("null_threshold",)
-    google, peft = "qa_outputs.weight", "QUESTION_ANS"
+    google = "qa_outputs.weight"
+    peft = "QUESTION_ANS"
     text_options = ("stride", "max_question_length", "max_answer_length", "top", "null_threshold")
     onnx = {"span": _write_span}
     long_texts = ()
-    from_task = {"doc_stride": "stride"} | {name: name for name in ("max_question_length", "max_answer_length")}
-    build, run, answer = staticmethod(build_span_labeler), staticmethod(label_spans), staticmethod(answers.span)
+    from_task = {
+        "doc_stride": "stride",
+        "max_question_length": "max_question_length",
+        "max_answer_length": "max_answer_length",
+    }
+    build = staticmethod(build_span_labeler)
+    run = staticmethod(label_spans)
+    answer = staticmethod(answers.span)
 
     def signature_builder(self, description):
         from keras_bert.heads.question_answering_signatures import answerer

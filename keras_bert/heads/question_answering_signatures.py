@@ -13,27 +13,36 @@ from keras_bert.text.viewed_texts import ViewedTexts, offsets_at
 from keras_bert.text.views import SlidingWindows
 
 
-def answerer(model, preprocessor, stride=128, max_question_length=64, max_answer_length=30, top=1, null_threshold=None):
+def answerer(
+    model,
+    preprocessor,
+    stride=128,
+    max_question_length=64,
+    max_answer_length=30,
+    top=1,
+    null_threshold=None,
+):
     """Returns the question answering signature: the best span over all windows of the context, `stride` tokens apart.
 
     Its `probability` is that among the 20 best spans and, with a null threshold, no answer. If `top` is above 1, the
     outputs also contain this many answers with probabilities. The answer is empty if `null_score` exceeds the best
     score by more than `null_threshold`; with `None`, there is always an answer, and no `null_score`.
     """
-    counts = {"stride": stride, "max_question_length": max_question_length}
-    for name, value in {**counts, "max_answer_length": max_answer_length, "top": top}.items():
-        check_count(name, value)
+    check_count("stride", stride)
+    check_count("max_question_length", max_question_length)
+    check_count("max_answer_length", max_answer_length)
+    check_count("top", top)
     null_threshold = checked_null_threshold(null_threshold)
     _check_room(preprocessor)
     tokenizer = preprocessor.tokenizer
     windows = SlidingWindows(stride=stride)
-    max_question_length = min(max_question_length, preprocessor.packing.room(pair=True) // 2)
+    question_length = min(max_question_length, preprocessor.packing.room(pair=True) // 2)
     candidates = max(top, CANDIDATES)
 
     def answer(inputs):
         context = inputs["context"]
         whole_question = tokenizer(inputs["question"])
-        question = packing.cut(whole_question, max_question_length)
+        question = packing.cut(whole_question, question_length)
         ids, starts, ends = tokenizer.with_offsets(context)
         counts = {
             TOKENS: preprocessor.packing.token_counts(whole_question, ids)[TOKENS],
@@ -41,8 +50,14 @@ def answerer(model, preprocessor, stride=128, max_question_length=64, max_answer
         }
         viewed = ViewedTexts(preprocessor, windows, ids, before=question)
         outputs = viewed.outputs(model)
-        spans = viewed.best_spans(outputs["start_logits"], outputs["end_logits"], max_answer_length, candidates)
-        return with_counts(_answers(spans, context, starts, ends, top, null_threshold), counts)
+        spans = viewed.best_spans(
+            outputs["start_logits"],
+            outputs["end_logits"],
+            max_answer_length,
+            candidates,
+        )
+        answers = _answers(spans, context, starts, ends, top, null_threshold)
+        return with_counts(answers, counts)
 
     return {"serving_default": texts(answer, "question", "context")}
 
@@ -72,7 +87,12 @@ def _answers(spans, context, starts, ends, top, null_threshold):
         "starts": start,
         "ends": end,
     }
-    outputs = {name.removesuffix("s"): values[:, 0] for name, values in several.items()}
+    outputs = {
+        "answer": several["answers"][:, 0],
+        "score": several["scores"][:, 0],
+        "start": start[:, 0],
+        "end": end[:, 0],
+    }
     if top > 1:
         outputs.update(several, probabilities=span_probabilities(spans.score[:, :top]))
     outputs["probability"] = tf.where(exists[:, 0], shares[:, 0], shares[:, -1])
@@ -83,5 +103,6 @@ def _answers(spans, context, starts, ends, top, null_threshold):
 
 def _substrings(text, start, end, exists, count):
     """Returns `count` substrings of each text, `(batch, count)`, "" for those that do not exist."""
+    repeated = tf.repeat(text[:, None], count, 1)
     size = tf.where(exists, end - start, 0)
-    return readable(tf.strings.substr(tf.repeat(text[:, None], count, 1), tf.maximum(start, 0), size))
+    return readable(tf.strings.substr(repeated, tf.maximum(start, 0), size))

@@ -56,21 +56,22 @@ def register_head(head: type[Head] | Head) -> type[Head] | Head:
     Example:
         @keras_bert.register_head
         class Ordinal(keras_bert.Head):
-            name, layer, reads = "ordinal", "cutpoints", ("pooled",)
+            name = "ordinal"
+            layer = "cutpoints"
+            reads = ("pooled",)
     """
-    new = head() if inspect.isclass(head) and issubclass(head, Head) else head
+    new = head
+    if inspect.isclass(head) and issubclass(head, Head):
+        new = head()
     if not isinstance(new, Head):
         raise ValueError(f"`head` must be a subclass of keras_bert.Head, or an instance. Received: head={head!r:.200}")
     for name in ("name", "layer", "reads", "build"):
         if not getattr(new, name, None):
             raise ValueError(f"`head` must have a `{name}`, see keras_bert.Head. Received: head={head!r:.200}")
-    others = [other for other in HEADS if (other.name, _place(other)) != (new.name, _place(new))]
+    # The same class under the same name is replaced.
+    others = [other for other in HEADS if other.name != new.name or _place(other) != _place(new)]
     for name in ("name", "layer"):
-        taken = next((other for other in others if getattr(other, name) == getattr(new, name)), None)
-        if taken is not None:
-            raise ValueError(
-                f"`{name}` of a head must be new. Received: {name}={getattr(new, name)!r}, which {_place(taken)} has"
-            )
+        _check_is_new(name, getattr(new, name), others)
     _check_layer(new.layer, others)
     if new.outputs:
         answers.check_outputs(new.outputs)
@@ -80,17 +81,28 @@ def register_head(head: type[Head] | Head) -> type[Head] | Head:
     return head
 
 
+def _check_is_new(attribute, value, others):
+    """Raises if another head has the same value of an attribute."""
+    for other in others:
+        if getattr(other, attribute) == value:
+            raise ValueError(
+                f"`{attribute}` of a head must be new. Received: {attribute}={value!r}, which {_place(other)} has"
+            )
+
+
 def _check_layer(name, others):
     """Raises for the name of a layer that models without the head have, too."""
+    owners = []
     if is_encoder_layer(name):
-        owner = "the encoder has"
-    elif name == HEAD_DROPOUT:
-        owner = "classifiers have"
-    else:
-        owner = next((f"{_place(other)} has" for other in others if name in other.layer_names()), None)
-    if owner is not None:
+        owners.append("the encoder has")
+    if name == HEAD_DROPOUT:
+        owners.append("classifiers have")
+    for other in others:
+        if name in other.layer_names():
+            owners.append(f"{_place(other)} has")
+    if owners:
         raise ValueError(
-            f"`layer` of a head must be a layer that only its models have. Received: layer={name!r}, which {owner}"
+            f"`layer` of a head must be a layer that only its models have. Received: layer={name!r}, which {owners[0]}"
         )
 
 
@@ -100,8 +112,9 @@ def _place(head):
 
 def head_named(name):
     """Returns a head."""
-    check_choice("head", name, [head.name for head in HEADS])
-    return next(head for head in HEADS if head.name == name)
+    by_name = {head.name: head for head in HEADS}
+    check_choice("head", name, list(by_name))
+    return by_name[name]
 
 
 def answering(name):
@@ -111,14 +124,17 @@ def answering(name):
     return head_named(name)
 
 
-def opened_by(kind):
+def opened_by(class_name):
     """Returns the name of the head whose models a class of sentence-transformers opens."""
-    return next(head.name for head in HEADS if head.sentence_transformers == kind)
+    return next(head.name for head in HEADS if head.sentence_transformers == class_name)
 
 
 def is_regression(description):
     """Returns whether a model's only output is a number rather than a class."""
-    return any(head.name == description.head and head.is_regression(description) for head in HEADS)
+    for head in HEADS:
+        if head.name == description.head:
+            return head.is_regression(description)
+    return False  # A model without a head, such as a translation model.
 
 
 def deciding_output(description):
@@ -143,17 +159,29 @@ def describe(model: keras.Model) -> Description:
     return family_of(model, _BERT).describe(model)
 
 
-def _read(layers):
-    head = next((head for head in reversed(HEADS) if head.layer in layers), head_named(NO_HEAD))
+def _described(layers):
+    """Returns the `Description` that the layers of a model tell."""
+    head = head_named(NO_HEAD)
+    for other in HEADS:  # Of several, the last one counts.
+        if other.layer in layers:
+            head = other
     return read(layers, head.name, head.described(layers))
 
 
 def _rebuild(description, model):
+    """Returns a small model with the graph that a described model must have."""
     encoder = small_encoder(description, nested_encoder(model))
     head = head_named(description.head)
-    return head.build(encoder, **head.options({"dropout": description.config.head_dropout, **description.options}))
+    values = {"dropout": description.config.head_dropout} | description.options
+    return head.build(encoder, **head.options(values))
 
 
 _OURS = frozenset(head.name for head in HEADS)
-# Only our builders note their models: one that has the layer of a user's head is always compared with that head's.
-_BERT = Family(BUILDERS, layers_of, _read, _rebuild, hint, noted=lambda description: description.head in _OURS)
+
+
+def _is_noted(description):
+    # Only our builders note their models: one with the layer of a user's head is always compared with that head's.
+    return description.head in _OURS
+
+
+_BERT = Family(BUILDERS, layers_of, _described, _rebuild, hint, noted=_is_noted)

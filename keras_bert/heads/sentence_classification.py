@@ -12,7 +12,10 @@ from keras_bert.layers import Dense, MultiLabelDense, SentencePooling, UnitLengt
 from keras_bert.models.description import built, layers_of
 from keras_bert.models.encoder import describe_encoder
 
-_POOLING, _PROJECTION, _UNIT = "vector_pooling", "vector_projection", "vector_unit_length"
+# Names of its layers.
+_POOLING = "vector_pooling"
+_PROJECTION = "vector_projection"
+_UNIT = "vector_unit_length"
 _CLASSIFIER = "sentence_classifier"
 
 
@@ -44,12 +47,13 @@ def build_sentence_classifier(
         model = build_sentence_classifier(build_encoder(named_config("tiny")), num_classes=3, normalize=True)
     """
     # Layers
-    kind = MultiLabelDense if multi_label else Dense
-    layers = dense_head(encoder, num_classes, dropout, _CLASSIFIER, kind)
+    dense_layer = MultiLabelDense if multi_label else Dense
+    layers = dense_head(encoder, num_classes, dropout, _CLASSIFIER, dense_layer)
     scaled = bool(normalize) and projection is None
     layers[_POOLING] = SentencePooling(pooling, scaled, dtype="float32", name=_POOLING)
     if projection is not None:
-        initializer = keras.initializers.TruncatedNormal(stddev=describe_encoder(encoder).config.initializer_range)
+        config = describe_encoder(encoder).config
+        initializer = keras.initializers.TruncatedNormal(stddev=config.initializer_range)
         layers[_PROJECTION] = Dense(
             int(projection),
             projection_activation,
@@ -82,20 +86,27 @@ class SentenceClassification(Head):
     Other programs open the encoder alone: none has this head.
     """
 
-    name, layer, reads = "sentence_classification", _CLASSIFIER, ("sequence",)
+    name = "sentence_classification"
+    layer = _CLASSIFIER
+    reads = ("sequence",)
     tensors = {_CLASSIFIER: _CLASSIFIER, _PROJECTION: _PROJECTION}
     units = {"num_classes": _CLASSIFIER}
     saved = ("pooling", "normalize", "projection", "projection_activation")
-    has_classes = takes_pair = True
+    has_classes = True
+    takes_pair = True
     text_options = ("rows_together", "logits", "thresholds", "confidence")
     onnx = {_POOLING: Embedding.onnx["sentence_pooling"], _UNIT: Embedding.onnx["unit_length"]}
-    build, run = staticmethod(build_sentence_classifier), staticmethod(classify_sentences)
+    build = staticmethod(build_sentence_classifier)
+    run = staticmethod(classify_sentences)
     # What is said about its logits is that of the other classifier.
-    is_regression, signature_builder = Classification.is_regression, Classification.signature_builder
-    answer, defaults = Classification.answer, Classification.defaults
+    is_regression = Classification.is_regression
+    signature_builder = Classification.signature_builder
+    answer = Classification.answer
+    defaults = Classification.defaults
 
     def described(self, layers):
-        pool, dense = layers[_POOLING], layers.get(_PROJECTION)
+        pool = layers[_POOLING]
+        dense = layers.get(_PROJECTION)
         options = {
             "num_classes": layers[_CLASSIFIER].units,
             "multi_label": isinstance(layers[_CLASSIFIER], MultiLabelDense),
@@ -112,12 +123,15 @@ class SentenceClassification(Head):
 
 def vector_options(bert) -> dict:
     """Returns those options of `build_sentence_classifier` that tell the vector of a loaded model, see `encode`."""
-    own = bert.metadata
-    options = {"pooling": own.pooling or "mean", "normalize": own.normalize}
-    options["projection"] = own.projection
-    options["projection_activation"] = own.projection_activation
+    metadata = bert.metadata
+    options = {
+        "pooling": metadata.pooling or "mean",
+        "normalize": metadata.normalize,
+        "projection": metadata.projection,
+        "projection_activation": metadata.projection_activation,
+    }
     if bert.head == SentenceClassification.name:
-        options |= bert.head_options or {}
+        options.update(bert.head_options or {})
     return options
 
 
@@ -126,5 +140,6 @@ def take_projection(model, bert):
     projection = layers_of(model).get(_PROJECTION)
     if projection is None:
         return
-    theirs = layers_of(bert.model())
-    projection.set_weights(theirs.get("sentence_projection", theirs.get(_PROJECTION)).get_weights())
+    loaded = layers_of(bert.model())
+    loaded_projection = loaded.get("sentence_projection", loaded.get(_PROJECTION))
+    projection.set_weights(loaded_projection.get_weights())

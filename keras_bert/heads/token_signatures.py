@@ -27,18 +27,22 @@ def tagger(model, preprocessor, labels, stride=None, confidence=None):
 
     @traced_once
     def probabilities_of(pieces):
-        return tf.nn.softmax(sure.scaled(_logits_of_pieces(model, preprocessor, pieces, windows)))
+        logits = _logits_of_pieces(model, preprocessor, pieces, windows)
+        return tf.nn.softmax(sure.scaled(logits))
 
-    tagged = traced_once(lambda words: _tagged(*words, labels))
+    @traced_once
+    def tagged(words):
+        text, starts, ends, probabilities = words
+        return _tagged(text, starts, ends, probabilities, labels)
 
     def answer(inputs):
         """Tags the words that BERT finds."""
         text = inputs["text"]
         ids, starts, ends = preprocessor.tokenizer.with_offsets(text)
         probabilities = probabilities_of(ids)
-        first = preprocessor.tokenizer.word_starts(ids)
-        places = preprocessor.tokenizer.word_places(ids, starts, ends)
-        words = tagged((text, *places, tf.boolean_mask(probabilities, first)))
+        is_first = preprocessor.tokenizer.word_starts(ids)
+        word_starts, word_ends = preprocessor.tokenizer.word_places(ids, starts, ends)
+        words = tagged((text, word_starts, word_ends, tf.boolean_mask(probabilities, is_first)))
         return with_counts(words, _all_read(preprocessor, ids))
 
     def answer_words(inputs):
@@ -47,27 +51,31 @@ def tagger(model, preprocessor, labels, stride=None, confidence=None):
         words = tf.strings.split(text, " ")
         pieces = words.with_values(preprocessor.tokenizer.of_words(words.values))
         ids = pieces.merge_dims(1, 2)
-        probabilities = probabilities_of(ids)
+        of_pieces = probabilities_of(ids)
         sizes = pieces.values.row_lengths()
-        nothing = tf.one_hot([outside], len(labels))
+        of_nothing = tf.one_hot([outside], len(labels))
         first = tf.where(sizes > 0, tf.cumsum(sizes, exclusive=True), tf.reduce_sum(sizes))
-        probabilities = tf.gather(tf.concat([probabilities, nothing], 0), first)
-        lengths = words.with_values(tf.strings.length(words.values) + 1)
-        ends = tf.cumsum(lengths.values) - tf.gather(
-            tf.cumsum(tf.reduce_sum(lengths, 1), exclusive=True), lengths.value_rowids()
-        )
-        starts, ends = words.with_values(ends - lengths.values), words.with_values(ends - 1)
-        return with_counts(tagged((text, starts, ends, probabilities)), _all_read(preprocessor, ids))
+        of_words = tf.gather(tf.concat([of_pieces, of_nothing], 0), first)
+        starts, ends = _places_between_spaces(words)
+        return with_counts(tagged((text, starts, ends, of_words)), _all_read(preprocessor, ids))
 
     return {"serving_default": texts(answer, "text"), "words": texts(answer_words, "text")}
+
+
+def _places_between_spaces(words):
+    """Returns the byte offsets at which the words of texts start and end, given those between all single spaces."""
+    lengths = words.with_values(tf.strings.length(words.values) + 1)  # Each with the space after it.
+    texts_before = tf.cumsum(tf.reduce_sum(lengths, 1), exclusive=True)
+    after_space = tf.cumsum(lengths.values) - tf.gather(texts_before, lengths.value_rowids())
+    return words.with_values(after_space - lengths.values), words.with_values(after_space - 1)
 
 
 def _tagged(text, starts, ends, probabilities, labels):
     """Returns the outputs of a signature, given the byte offsets of the words and the probabilities of their tags."""
     tags = starts.with_values(tf.argmax(probabilities, -1, tf.int32))
     scores = starts.with_values(tf.reduce_max(probabilities, -1))
-    found = entities(tags, labels)
-    entity_starts, entity_ends = entity_spans(found, starts, ends)
+    word_spans = entities(tags, labels)
+    entity_starts, entity_ends = entity_spans(word_spans, starts, ends)
     return {
         "tokens": slices(text, starts, ends),
         "tags": tags.with_values(tf.gather(tf.constant(labels), tags.values)).to_tensor(""),
@@ -76,11 +84,11 @@ def _tagged(text, starts, ends, probabilities, labels):
         "ends": dense_offsets(ends),
         "token_count": tf.cast(starts.row_lengths(), tf.int32),
         "entities": slices(text, entity_starts, entity_ends),
-        "entity_types": found.type.to_tensor(""),
+        "entity_types": word_spans.type.to_tensor(""),
         "entity_starts": dense_offsets(entity_starts),
         "entity_ends": dense_offsets(entity_ends),
-        "entity_scores": mean_scores(scores, found).to_tensor(0.0),
-        "entity_count": tf.cast(found.start.row_lengths(), tf.int32),
+        "entity_scores": mean_scores(scores, word_spans).to_tensor(0.0),
+        "entity_count": tf.cast(word_spans.start.row_lengths(), tf.int32),
     }
 
 
@@ -98,8 +106,9 @@ def _logits_of_pieces(model, preprocessor, ids, windows):
 
 def slices(text, starts, ends):
     """Returns the substrings of each text, padded."""
-    parts = tf.strings.substr(tf.gather(text, starts.value_rowids()), starts.values, ends.values - starts.values)
-    return starts.with_values(readable(parts)).to_tensor("")
+    of_each = tf.gather(text, starts.value_rowids())
+    substrings = tf.strings.substr(of_each, starts.values, ends.values - starts.values)
+    return starts.with_values(readable(substrings)).to_tensor("")
 
 
 def dense_offsets(offsets):
@@ -107,14 +116,15 @@ def dense_offsets(offsets):
     return tf.cast(offsets, tf.int32).to_tensor(-1)
 
 
-def mean_scores(scores, found):
+def mean_scores(scores, word_spans):
     """Returns the mean score of the words of each entity."""
     # In double precision: the cumulative sum runs over all words of a request.
     sums = tf.cumsum(tf.pad(tf.cast(scores.values, tf.float64), [[1, 0]]))
-    first_word = tf.cast(tf.gather(scores.row_starts(), found.start.value_rowids()), tf.int32)
-    start, end = first_word + found.start.values, first_word + found.end.values
+    first_word = tf.cast(tf.gather(scores.row_starts(), word_spans.start.value_rowids()), tf.int32)
+    start = first_word + word_spans.start.values
+    end = first_word + word_spans.end.values
     means = (tf.gather(sums, end) - tf.gather(sums, start)) / tf.cast(end - start, tf.float64)
-    return found.start.with_values(tf.cast(means, tf.float32))
+    return word_spans.start.with_values(tf.cast(means, tf.float32))
 
 
 def replaced_token_detector(model, preprocessor, stride=None):
@@ -127,7 +137,8 @@ def replaced_token_detector(model, preprocessor, stride=None):
     def answer(inputs):
         text = inputs["text"]
         ids, starts, ends = preprocessor.tokenizer.with_offsets(text)
-        scores = ids.with_values(tf.sigmoid(_logits_of_pieces(model, preprocessor, ids, windows))).to_tensor(0.0)
+        logits = _logits_of_pieces(model, preprocessor, ids, windows)
+        scores = ids.with_values(tf.sigmoid(logits)).to_tensor(0.0)
         pieces = {
             "tokens": slices(text, starts, ends),
             "replaced": scores > 0.5,
@@ -151,20 +162,22 @@ def mask_filler(model, preprocessor, top=5):
     pieces = tf.constant(preprocessor.vocabulary.shown_pieces)
     mask = preprocessor.vocabulary.id("[MASK]")
 
-    def fill(inputs):
-        inputs, counts = preprocessor.counted(inputs)
+    def fill(texts_to_fill):
+        inputs, counts = preprocessor.counted(texts_to_fill)
         masked = inputs["token_ids"] == mask
         count = tf.reduce_sum(tf.cast(masked, tf.int32), 1)
         width = tf.reduce_max(tf.pad(count, [[0, 1]]))
-        places = tf.argsort(tf.cast(masked, tf.int32), direction="DESCENDING", stable=True)[:, :width]
-        logits = model({**inputs, "mask_positions": places}, training=False)["mlm_logits"]
+        order = tf.argsort(tf.cast(masked, tf.int32), direction="DESCENDING", stable=True)
+        places = order[:, :width]  # The masks come first.
+        inputs["mask_positions"] = places
+        logits = model(inputs, training=False)["mlm_logits"]
         if logits.shape[-1] > len(pieces):  # A table with spare rows.
             logits = logits[..., : len(pieces)]
         probabilities, ids = tf.math.top_k(tf.nn.softmax(logits), top)
-        there = tf.sequence_mask(count, width)[..., None]
+        is_mask = tf.sequence_mask(count, width)[..., None]
         fills = {
-            "tokens": tf.where(there, tf.gather(pieces, ids), ""),
-            "probabilities": tf.where(there, probabilities, 0.0),
+            "tokens": tf.where(is_mask, tf.gather(pieces, ids), ""),
+            "probabilities": tf.where(is_mask, probabilities, 0.0),
             "mask_count": count,
         }
         return with_counts(fills, counts)
@@ -178,8 +191,8 @@ def mask_filler(model, preprocessor, top=5):
 def follower(model, preprocessor):
     """Returns the next sentence prediction signature: `text`, `pair` -> `probability`."""
 
-    def answer(inputs):
-        inputs, counts = preprocessor.counted(inputs)
+    def answer(pairs):
+        inputs, counts = preprocessor.counted(pairs)
         if "mask_positions" in model.input:
             inputs["mask_positions"] = tf.zeros([tf.shape(inputs["token_ids"])[0], 0], tf.int32)
         follows = tf.nn.softmax(model(inputs, training=False)["nsp_logits"])[:, 0]

@@ -10,7 +10,12 @@ from keras_bert.models.description import built
 from keras_bert.models.encoder import describe_encoder
 
 
-def build_token_classifier(encoder: keras.Model, num_classes: int, *, dropout: float | None = None) -> keras.Model:
+def build_token_classifier(
+    encoder: keras.Model,
+    num_classes: int,
+    *,
+    dropout: float | None = None,
+) -> keras.Model:
     """Classifies each token.
 
     Args:
@@ -42,13 +47,20 @@ def classify_tokens(layers, encoded, inputs):
 class TokenClassification(Head):
     """A tag of each token."""
 
-    name, layer, reads = "token_classification", "token_classifier", ("sequence",)
+    name = "token_classification"
+    layer = "token_classifier"
+    reads = ("sequence",)
     architectures = ("BertForTokenClassification",)
-    tensors, units = {"token_classifier": "classifier"}, {"num_classes": "token_classifier"}
-    packs = has_classes = True
+    tensors = {"token_classifier": "classifier"}
+    units = {"num_classes": "token_classifier"}
+    packs = True
+    has_classes = True
     peft = "TOKEN_CLS"
-    text_options, takes_words, long_texts = ("stride", "confidence"), True, ()
-    build, run = staticmethod(build_token_classifier), staticmethod(classify_tokens)
+    text_options = ("stride", "confidence")
+    takes_words = True
+    long_texts = ()
+    build = staticmethod(build_token_classifier)
+    run = staticmethod(classify_tokens)
     answer = staticmethod(answers.entities)
 
     def signature_builder(self, description):
@@ -74,8 +86,15 @@ def build_replaced_token_detector(encoder: keras.Model) -> keras.Model:
     """
     # Layers
     encoding = describe_encoder(encoder)
-    settings = encoding.config.hidden_size, encoding.config.hidden_act, encoding.config.initializer_range
-    layers = {"discriminator": Discriminator(*settings, dtype=encoding.dtype, name="discriminator")}
+    config = encoding.config
+    discriminator = Discriminator(
+        config.hidden_size,
+        config.hidden_act,
+        config.initializer_range,
+        dtype=encoding.dtype,
+        name="discriminator",
+    )
+    layers = {"discriminator": discriminator}
 
     # Wiring
     outputs = detect_replaced_tokens(layers, encoder.output, encoder.input)
@@ -90,23 +109,29 @@ def detect_replaced_tokens(layers, encoded, inputs):
 
 
 def _write_discriminator(graph, layer, hidden):
-    hidden = graph.activate(graph.dense(hidden, layer.dense, f"{layer.name}/dense"), layer.activation)
-    return graph.add("Squeeze", graph.dense(hidden, layer.output_dense, f"{layer.name}/output"), [2])
+    dense = graph.dense(hidden, layer.dense, f"{layer.name}/dense")
+    transformed = graph.activate(dense, layer.activation)
+    logits = graph.dense(transformed, layer.output_dense, f"{layer.name}/output")
+    return graph.add("Squeeze", logits, [2])
 
 
 class ReplacedTokenDetection(Head):
     """Whether each token was replaced."""
 
-    name, layer, reads = "replaced_token_detection", "discriminator", ("sequence",)
+    name = "replaced_token_detection"
+    layer = "discriminator"
+    reads = ("sequence",)
     architectures = ("ElectraForPreTraining",)
     tensors = {
         "discriminator.dense": "discriminator_predictions.dense",
         "discriminator.output_dense": "discriminator_predictions.dense_prediction",
     }
     packs = True
-    text_options, long_texts = ("stride",), ()
+    text_options = ("stride",)
+    long_texts = ()
     onnx = {"discriminator": _write_discriminator}
-    build, run = staticmethod(build_replaced_token_detector), staticmethod(detect_replaced_tokens)
+    build = staticmethod(build_replaced_token_detector)
+    run = staticmethod(detect_replaced_tokens)
     answer = staticmethod(answers.replaced)
 
     def signature_builder(self, description):

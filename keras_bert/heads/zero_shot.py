@@ -68,14 +68,13 @@ def with_nli(settings, logits, names):
         shape = tf.shape(labels)
         rows, counts = logits(tf.repeat(text, shape[1]), tf.reshape(settings.of(labels), [-1]))
         scores = tf.reshape(rows[:, entailment], shape)
-        # Those of the text with its longest hypothesis.
-        counts = {
-            name: tf.reduce_max(tf.where(labels == "", 0, tf.reshape(count, shape)), axis=1)
-            for name, count in counts.items()
-        }
+        longest = {}  # The numbers of tokens of the text with its longest hypothesis.
+        for name, count in counts.items():
+            of_labels = tf.where(labels == "", 0, tf.reshape(count, shape))
+            longest[name] = tf.reduce_max(of_labels, axis=1)
         if settings.multi_label:
-            return tf.sigmoid(scores - tf.reshape(rows[:, contradiction], shape)), counts
-        return _softmax(scores, labels), counts
+            return tf.sigmoid(scores - tf.reshape(rows[:, contradiction], shape)), longest
+        return _softmax(scores, labels), longest
 
     return _signature(settings, decide)
 
@@ -96,7 +95,9 @@ def with_vectors(settings, embed):
         each, places = tf.unique(tf.reshape(labels, [-1]))  # Rows mostly have the same labels.
         texts, counts = embed(text)
         hypotheses, _ = embed(settings.of(each))
-        cosines = tf.matmul(tf.math.l2_normalize(texts, -1), tf.math.l2_normalize(hypotheses, -1), transpose_b=True)
+        text_units = tf.math.l2_normalize(texts, -1)
+        hypothesis_units = tf.math.l2_normalize(hypotheses, -1)
+        cosines = tf.matmul(text_units, hypothesis_units, transpose_b=True)
         scores = tf.gather(cosines, tf.reshape(places, tf.shape(labels)), batch_dims=1)
         return _softmax(scores / settings.temperature, labels), counts
 
@@ -110,16 +111,19 @@ def nli_classes(names, multi_label, model=None):
     the error message, by default `labels=...`.
     """
     lower = [name.lower() for name in names or ()]
-    places = [[index for index, name in enumerate(lower) if name.startswith(start)] for start in ("entail", "contradi")]
-    if len(lower) == 2 and len(places[0]) == 1:
-        places[1] = [1 - places[0][0]]
-    if len(places[0]) != 1 or (multi_label and len(places[1]) != 1):
+    entailments = [index for index, name in enumerate(lower) if name.startswith("entail")]
+    contradictions = [index for index, name in enumerate(lower) if name.startswith("contradi")]
+    if len(lower) == 2 and len(entailments) == 1:
+        contradictions = [1 - entailments[0]]  # The other class, whatever its name is.
+    if len(entailments) != 1 or (multi_label and len(contradictions) != 1):
         expected = "labels entailment and contradiction" if multi_label else "label entailment"
         raise ValueError(
             f"zero-shot classification needs a sentence encoder, such as {_ENCODER}, or a classifier of pairs with the "
             f"{expected}, such as one fine-tuned on MNLI. Received: {model or f'labels={names}'}"
         )
-    return places[0][0], places[1][0] if multi_label else None
+    if not multi_label:
+        return entailments[0], None
+    return entailments[0], contradictions[0]
 
 
 def check_settings(settings):
@@ -140,9 +144,11 @@ def _signature(settings, decide):
         probabilities, counts = decide(text, labels)
         probabilities = tf.where(labels == "", 0.0, probabilities)
         if settings.multi_label:
-            chosen = {"predicted": probabilities >= THRESHOLD}
+            answers = {"predicted": probabilities >= THRESHOLD}
         else:
-            chosen = {"label": tf.gather(labels, tf.argmax(probabilities, -1), batch_dims=1)}
-        return with_counts({**chosen, "probabilities": probabilities, "labels": labels}, counts)
+            answers = {"label": tf.gather(labels, tf.argmax(probabilities, -1), batch_dims=1)}
+        answers["probabilities"] = probabilities
+        answers["labels"] = labels
+        return with_counts(answers, counts)
 
     return text_with_lists(answer, "labels")

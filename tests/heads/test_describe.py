@@ -21,10 +21,14 @@ def test_describe_recovers_all_settings(config):
 
 def custom_models(config):
     """Yields models that a user may build on an encoder, none of them from a builder."""
-    encoder, other = keras_bert.build_encoder(config), keras_bert.build_encoder(config, name="other")
-    inputs, sequence, pooled = encoder.input, encoder.output["sequence_output"], encoder.output["pooled_output"]
+    encoder = keras_bert.build_encoder(config)
+    other = keras_bert.build_encoder(config, name="other")
+    inputs = encoder.input
+    sequence = encoder.output["sequence_output"]
+    pooled = encoder.output["pooled_output"]
     fresh = {name: keras.Input((None,), dtype="int32", name=name) for name in inputs}
-    ours, drop = keras_bert.layers.Dense, keras_bert.layers.Dropout(0.1)
+    ours = keras_bert.layers.Dense
+    drop = keras_bert.layers.Dropout(0.1)
     between = keras.layers.Dense(32, name="between")
 
     class Doubled(keras.Model):

@@ -42,7 +42,8 @@ def test_each_head(build, task, pieces, tmp_path, name):
     options = {"hidden_states": True, "attention_scores": True, "remat": True, "name": "tower"}
     options["causal"] = not HEADS[name].google  # Google's format has no place for it.
     model = build(name, dtype="mixed_bfloat16", **options)
-    outputs, shapes = model(inputs), HEADS[name].outputs
+    outputs = model(inputs)
+    shapes = HEADS[name].outputs
     assert {key: tuple(outputs[key].shape) for key in shapes} == shapes
     assert {model.output[key].dtype for key in shapes} == {"bfloat16" if name == "encoder" else "float32"}
     assert {keras.backend.standardize_dtype(weight.dtype) for weight in model.trainable_weights} == {"float32"}

@@ -12,7 +12,8 @@ pytestmark = pytest.mark.tensorflow
 from keras_bert.exporting.export import build_signatures  # noqa: E402
 
 NLI = ["Contradiction", "neutral", "ENTAILMENT"]
-TEXTS, LABELS = ["a b c", "", "d e"], ["x y", "b", "k"]
+TEXTS = ["a b c", "", "d e"]
+LABELS = ["x y", "b", "k"]
 HYPOTHESIS = "a {} b."
 
 
@@ -21,7 +22,8 @@ def load(config, pieces, tmp_path_factory):
     """Loads a new model with large weights."""
 
     def loaded(build, **facts):
-        model, rng = build(keras_bert.build_encoder(config)), np.random.default_rng(0)
+        model = build(keras_bert.build_encoder(config))
+        rng = np.random.default_rng(0)
         for variable in model.trainable_variables:
             variable.assign(rng.normal(scale=0.2, size=variable.shape).astype("float32"))
         folder = tmp_path_factory.mktemp("zero_shot") / "bert"
@@ -38,22 +40,32 @@ def nli(load):
 
 @pytest.fixture(scope="module")
 def sentences(load):
-    build = lambda encoder: keras_bert.build_embedder(encoder, projection=8)  # noqa: E731
+    def build(encoder):
+        return keras_bert.build_embedder(encoder, projection=8)
+
     return load(build, prompts={"query": "q: ", "other": ""}, default_prompt_name="query")
 
 
 def pair_logits(nli):
     """Logarithms of the probabilities of pairs `(texts, labels, classes)`, which are logits up to a constant."""
-    pairs = [(text, HYPOTHESIS.replace("{}", label)) for text in TEXTS for label in LABELS]
-    scores = [[answer["scores"][name] for name in NLI] for answer in nli.predict(pairs)]
+    scores = []
+    for answer in nli.predict(pairs_with_hypotheses()):
+        scores.append([answer["scores"][name] for name in NLI])
     return np.log(scores).reshape(len(TEXTS), len(LABELS), 3)
+
+
+def pairs_with_hypotheses():
+    """All texts with all hypotheses."""
+    pairs = []
+    for text in TEXTS:
+        pairs.extend((text, HYPOTHESIS.replace("{}", label)) for label in LABELS)
+    return pairs
 
 
 @pytest.mark.usefixtures("eager")
 def test_an_nli_classifier(nli):
-    inputs = nli.preprocessor(40)(
-        ([text for text in TEXTS for _ in LABELS], [HYPOTHESIS.replace("{}", label) for label in LABELS] * 3)
-    )
+    texts, hypotheses = zip(*pairs_with_hypotheses(), strict=True)
+    inputs = nli.preprocessor(40)((list(texts), list(hypotheses)))
     expected = softmax(nli.model()(inputs)["logits"].numpy()[:, 2].reshape(3, 3), axis=-1)
     answers = nli.predict(TEXTS, candidate_labels=LABELS, hypothesis=HYPOTHESIS, batch_size=2)
     for answer, row in zip(answers, expected, strict=True):
