@@ -1,1 +1,1 @@
-from keras_bert.exporting.onnx_model import Graph as Graph
+from keras_bert.exporting.onnx_graph import Graph as Graph

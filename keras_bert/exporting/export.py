@@ -15,8 +15,11 @@ from tensorflow.core.protobuf import saved_model_pb2
 from keras_bert.annotations import HeadOptions
 from keras_bert.checks import is_finite
 from keras_bert.exporting import assets
-from keras_bert.exporting.fused_layers import fused
-from keras_bert.exporting.int8 import calibrated, in_int8, probed
+from keras_bert.exporting.fused_layers import ReadByGraphs, fused
+from keras_bert.exporting.int8 import in_int8
+from keras_bert.exporting.int8_ranges import calibrated, probed
+from keras_bert.exporting.model_facts import AnsweringParts, check_same_model, model_facts
+from keras_bert.exporting.probes import longest_probe, probes_of
 from keras_bert.files import check_replaceable, replacing
 from keras_bert.heads.class_settings import checked_labels
 from keras_bert.heads.explain_signatures import explainer
@@ -61,25 +64,33 @@ def build_text_model(model: keras.Model, preprocessor: Any, *, pair: bool = Fals
     outputs = model(preprocessor(inputs))
 
     # Model
-    text_model = keras.Model(inputs, outputs, name=f"text_{model.name}")
-    predict = text_model.predict
+    return TextModel(inputs, outputs, name=f"text_{model.name}")
 
-    # Converts texts for `predict` of this one model: Keras' own refuses lists and NumPy's arrays of strings, and fails
-    # in its graph for what is no text. A dataset passes. It can go when Keras takes lists of strings.
-    @functools.wraps(predict)
-    def predict_texts(x, *arguments, **options):
+
+@keras.saving.register_keras_serializable("keras_bert")
+class TextModel(keras.Model):
+    """A functional model whose inputs are texts, see `build_text_model`; its `predict` takes lists of strings."""
+
+    # Keras' own `predict` refuses lists and NumPy's arrays of strings, and fails in its graph for what is no text. A
+    # dataset passes. It can go when Keras takes lists of strings.
+    @functools.wraps(keras.Model.predict)
+    def predict(self, x, *arguments, **options):
+        names = [name for name in ("text", "pair") if name in self.input]
         if isinstance(x, list | tuple) and len(x) == len(names) and all(getattr(part, "shape", ()) for part in x):
             x = dict(zip(names, x, strict=True))  # Arrays in the order of the inputs, as Keras takes them.
         if isinstance(x, str | dict | list | tuple | np.ndarray) or hasattr(x, "to_numpy"):
             x = as_strings(x)
-            if x.keys() != set(names) or any(strings.shape.rank != 1 or not len(strings) for strings in x.values()):
-                expected = "a tuple of two lists of texts" if pair else "a list of texts"
-                received = f"{list(x)}. The inputs of this model: {list(names)}"
-                raise ValueError(f"`x` must be {expected}, at least one. Received: {received}")
-        return predict(x, *arguments, **options)
+            _check_texts(x, names)
+        return super().predict(x, *arguments, **options)
 
-    text_model.predict = predict_texts
-    return text_model
+
+def _check_texts(texts, names):
+    """Raises an error unless there are texts, one-dimensional tensors, for each input of a text model."""
+    are_lists = all(strings.shape.rank == 1 and len(strings) for strings in texts.values())
+    if texts.keys() != set(names) or not are_lists:
+        expected = "a tuple of two lists of texts" if len(names) == 2 else "a list of texts"
+        received = f"{list(texts)}. The inputs of this model: {names}"
+        raise ValueError(f"`x` must be {expected}, at least one. Received: {received}")
 
 
 @quiet_tensorflow()
@@ -175,29 +186,30 @@ def export(
     directory = pathlib.Path(directory).expanduser()
     check_replaceable(directory, _FILES)
     description = describe(model)
-    labels = _labels(description, labels)
+    parts = AnsweringParts(description, preprocessor, _labels(description, labels), pair, options)
     score_range = _checked_range(description, score_range)
     _check_probes_fit(preprocessor, pair)
-    about = assets.facts(description, preprocessor, labels, pair, options, example, score_range, columns, task)
+    facts = model_facts(parts, example=example, score_range=score_range, columns=columns, task=task)
     if not overwrite:
-        assets.check_same_model(directory, about)
-    signatures = _all_signatures(model, preprocessor, labels, pair, example, add_signatures, options, explain)
+        check_same_model(directory, facts)
+    signatures = _all_signatures(model, parts, add_signatures, explain)
+    _check_example(signatures["serving_default"], example)
     if precision is not None:
-        about |= {"precision": precision, "calibrated": calibration is not None}
-    module = tf.Module()
-    module.tables = getattr(getattr(preprocessor, "tokenizer", None), "tables", None)
-    tracing = _weights(model, description, precision, signatures["serving_default"], calibration)
+        facts["precision"] = precision
+        facts["calibrated"] = calibration is not None
+    tables = getattr(getattr(preprocessor, "tokenizer", None), "tables", None)
+    tracing = _tracing(model, description, precision, signatures["serving_default"], calibration)
     # A server that watches the folder never sees an incomplete model.
     with replacing(directory) as temporary:
-        with tracing as module.weights:
+        with tracing as weights:
             # In int8, there are only the graphs: traced here, they are not traced again to run them.
             graphs = {name: function.get_concrete_function() for name, function in signatures.items()}
-            tf.saved_model.save(module, str(temporary), graphs)
+            tf.saved_model.save(ReadByGraphs(weights, tables), str(temporary), graphs)
             _name_methods(temporary / "saved_model.pb")
             if precision is not None:
-                assets.write(temporary, signatures, about, graphs)
+                assets.write(temporary, signatures, facts, graphs)
         if precision is None:
-            assets.write(temporary, signatures, about)
+            assets.write(temporary, signatures, facts)
 
 
 @quiet_tensorflow()
@@ -209,23 +221,25 @@ def rehearse_export(
     Returns the signatures by name, traced.
     """
     description = describe(model)
-    labels = _labels(description, labels)
+    parts = AnsweringParts(description, preprocessor, _labels(description, labels), pair, options)
     _checked_range(description, score_range)
-    signatures = _all_signatures(model, preprocessor, labels, pair, example, add_signatures, options)
+    signatures = _all_signatures(model, parts, add_signatures)
+    _check_example(signatures["serving_default"], example)
     for function in signatures.values():
         function.get_concrete_function()
-    assets.probes_of(signatures)
+    probes_of(signatures)
     return signatures
 
 
-def _all_signatures(model, preprocessor, labels, pair, example, add_signatures, options, explain=False):
+def _all_signatures(model, parts, add_signatures, explain=False):
     """Returns the signatures of an export by name: those of the head, `tokens`, and those that are added."""
     traced = TracedOnce(model)
-    signatures = {**build_signatures(model, preprocessor, labels, pair, traced, **options), "tokens": on_ids(traced)}
+    signatures = build_signatures(model, parts.preprocessor, parts.labels, parts.pair, traced, **parts.options)
+    signatures["tokens"] = on_ids(traced)
     if explain:
-        signatures["explain"] = _explain_signature(model, preprocessor, labels, pair, traced, options.get("stride"))
-    signatures |= {} if add_signatures is None else add_signatures(dict(signatures))
-    _check_example(signatures["serving_default"], example)
+        signatures["explain"] = _explain_signature(parts, traced)
+    if add_signatures is not None:
+        signatures.update(add_signatures(dict(signatures)))
     return signatures
 
 
@@ -233,8 +247,8 @@ def _check_probes_fit(preprocessor, pair):
     """Raises if a preprocessor refuses the texts on which a SavedModel is tried."""
     if getattr(preprocessor, "long_texts", None) != REFUSE:
         return
-    any_length = TextPreprocessor.from_config({**preprocessor.get_config(), "long_texts": None})
-    least = assets.longest_probe(any_length, pair)
+    any_length = TextPreprocessor.from_config(preprocessor.get_config() | {"long_texts": None})
+    least = longest_probe(any_length, pair)
     if preprocessor.sequence_length < least:
         raise ValueError(
             f"`sequence_length` must be at least {least} for long_texts='refuse': the SavedModel is tried on texts of "
@@ -243,6 +257,7 @@ def _check_probes_fit(preprocessor, pair):
 
 
 def _check_precision(precision, calibration):
+    """Raises an error for an unknown precision, or for calibration without int8."""
     if precision not in (None, "int8"):
         raise ValueError(
             '`precision` must be "int8" or `None`, the precision of the model, the `dtype` of `keras_bert.load`. '
@@ -252,14 +267,18 @@ def _check_precision(precision, calibration):
         raise ValueError('`calibration` needs `precision="int8"`. Received: precision=None')
 
 
-def _weights(model, description, precision, signature, calibration):
+def _tracing(model, description, precision, signature, calibration):
     """Returns a context to trace signatures in; it yields the variables that they read."""
     if precision is None:
         return fused(model)
-    dynamic = calibration is None
-    limits = probed(model, signature) if dynamic else calibrated(model, signature, calibration)
+    is_dynamic = calibration is None
+    if is_dynamic:
+        limits = probed(model, signature)
+    else:
+        limits = calibrated(model, signature, calibration)
     # Signatures of their own, such as a decoder's, read the table themselves.
-    return in_int8(model, limits, dynamic, tables=description.signatures is None)
+    reads_table = description.signatures is not None
+    return in_int8(model, limits, dynamic=is_dynamic, tables=not reads_table)
 
 
 def build_signatures(model, preprocessor, labels=None, pair=False, traced=None, **options):
@@ -269,22 +288,26 @@ def build_signatures(model, preprocessor, labels=None, pair=False, traced=None, 
     """
     description = describe(model)
     labels = _labels(description, labels)
-    row = None if description.signatures is not None else answering(description.head)
-    if bool(pair) not in ((row.requires_pair, row.takes_pair) if row else (False,)):
+    has_own_signatures = description.signatures is not None
+    head = None if has_own_signatures else answering(description.head)
+    allowed = [False] if has_own_signatures else [head.requires_pair, head.takes_pair]
+    if bool(pair) not in allowed:
         raise ValueError(f"`pair` must be {not pair} for a model with head={description.head!r}. Received: pair={pair}")
-    if row is None:
+    if has_own_signatures:
         return with_options(description.signatures, description, options, model, preprocessor)
-    return row.signatures(traced or model, description, _for_serving(preprocessor, row.keeps), labels, pair, **options)
+    preprocessor = _for_serving(preprocessor, head.keeps)
+    return head.signatures(traced or model, description, preprocessor, labels, pair, **options)
 
 
-def _explain_signature(model, preprocessor, labels, pair, traced, stride):
-    """Returns the signature `explain` of a model, which calls `traced`; `stride` is that of its other signatures."""
-    description = describe(model)
+def _explain_signature(parts, traced):
+    """Returns the signature `explain` of a model, which calls `traced`, with the stride of its other signatures."""
+    description = parts.description
     if description.signatures is not None:
         raise ValueError(f"`explain` must be False for a model with head={description.head!r}. Received: explain=True")
     head = answering(description.head)
-    preprocessor = _for_serving(preprocessor, head.keeps)
-    return explainer(traced, head, description, preprocessor, labels, pair, stride=stride)
+    preprocessor = _for_serving(parts.preprocessor, head.keeps)
+    stride = parts.options.get("stride")
+    return explainer(traced, head, description, preprocessor, parts.labels, parts.pair, stride=stride)
 
 
 def _labels(description, labels):
@@ -299,13 +322,14 @@ def _check_example(signature, example):
     """Raises unless an example has a value of the right type for each input of a signature."""
     if example is None:
         return
-    kinds = {spec.name: _kind(spec) for spec in signature.input_signature}
-    if set(example) != set(kinds) or any(not isinstance(example[name], kind) for name, kind in kinds.items()):
-        expected = ", ".join(f"`{name}` ({kind.__name__})" for name, kind in kinds.items())
+    types = {spec.name: _type_of_example(spec) for spec in signature.input_signature}
+    are_names_right = set(example) == set(types)
+    if not are_names_right or not all(isinstance(example[name], types[name]) for name in types):
+        expected = ", ".join(f"`{name}` ({kind.__name__})" for name, kind in types.items())
         raise ValueError(f"`example` must be a dict of {expected}. Received: example={example}")
 
 
-def _kind(spec):
+def _type_of_example(spec):
     """Returns the type of an example of an input."""
     if spec.shape.rank > 1:
         return list
@@ -318,10 +342,11 @@ def _checked_range(description, score_range):
     """Returns the range as a list of floats."""
     if score_range is None:
         return None
-    regression = is_regression(description)
+    has_score = is_regression(description)
     ends = list(score_range) if np.iterable(score_range) else []
-    if not regression or len(ends) != 2 or not all(map(is_finite, ends)) or ends[0] > ends[1]:
-        expected = "(lowest, highest), finite numbers" if regression else "None for a model without a score"
+    is_range = len(ends) == 2 and all(map(is_finite, ends)) and ends[0] <= ends[1]
+    if not has_score or not is_range:
+        expected = "(lowest, highest), finite numbers" if has_score else "None for a model without a score"
         raise ValueError(f"`score_range` must be {expected}. Received: score_range={score_range}")
     return [float(end) for end in ends]
 
@@ -332,11 +357,15 @@ def _for_serving(preprocessor, keeps):
     if config["padding"] == "fixed":
         config["padding"] = "longest"
     kept = config["keep_special_tokens"]
-    config["keep_special_tokens"] = [*kept, *(token for token in keeps if token not in kept)]
-    return preprocessor if config == preprocessor.get_config() else TextPreprocessor.from_config(config)
+    missing = [token for token in keeps if token not in kept]
+    config["keep_special_tokens"] = [*kept, *missing]
+    if config == preprocessor.get_config():
+        return preprocessor
+    return TextPreprocessor.from_config(config)
 
 
 def _name_methods(path):
+    """Names the API of TensorFlow Serving in the signatures of a SavedModel that have one of their own."""
     saved = saved_model_pb2.SavedModel.FromString(path.read_bytes())
     for graph in saved.meta_graphs:
         for name, method in _METHODS.items():

@@ -21,10 +21,14 @@ _FEW = 256
 @contextlib.contextmanager
 def fused(model):
     """Makes functions that are traced in this context call the model in these forms; yields the variables they read."""
-    dense = [layer for layer in layers_of(model, Dense) if type(layer).call is Dense.call]
-    calls = {layer: functools.partial(_dense, layer) for layer in dense}
-    calls |= {layer: functools.partial(normalize, layer, _as_one_op) for layer in layers_of(model, LayerNorm)}
-    calls |= {layer: functools.partial(_feed_forward, layer) for layer in layers_of(model, FeedForward)}
+    calls = {}
+    for layer in layers_of(model, Dense):
+        if type(layer).call is Dense.call:  # Not a subclass that computes something else.
+            calls[layer] = functools.partial(_dense, layer)
+    for layer in layers_of(model, LayerNorm):
+        calls[layer] = functools.partial(normalize, layer, _as_one_op)
+    for layer in layers_of(model, FeedForward):
+        calls[layer] = functools.partial(_feed_forward, layer)
     for layer in layers_of(model, MultiHeadAttention):
         if layer.compute_dtype == "bfloat16" and not layer.cross_attention:
             calls[layer] = functools.partial(attend, layer, layer.query_key_value, layer.output_dense)
@@ -49,9 +53,19 @@ def calling(calls):
             del layer.call
 
 
+class ReadByGraphs(tf.Module):
+    """What the graphs of a SavedModel read: variables, and the tables of a tokenizer, if it has some."""
+
+    def __init__(self, weights, tables=None):
+        super().__init__()
+        self.tables = tables
+        self.weights = weights
+
+
 def layers_of(model, layer_class):
     """Returns the layers of a class in a model, also nested ones."""
-    return [layer for layer in model._flatten_layers(include_self=False) if isinstance(layer, layer_class)]
+    all_layers = model._flatten_layers(include_self=False)
+    return [layer for layer in all_layers if isinstance(layer, layer_class)]
 
 
 def rows_of(inputs):
@@ -89,14 +103,18 @@ def attend(layer, project, output, hidden, attention_mask=None, score_bias=None,
 
 
 def _dense(layer, inputs, training=None):
+    """Computes a dense layer on rows, with its bias in an op that is fused with the product."""
     rows = layer.multiply(rows_of(inputs))
     if layer.use_bias:
         rows = tf.nn.bias_add(rows, tf.convert_to_tensor(layer.bias))
     rows = layer.activation(rows)
-    return rows if inputs.shape.rank == 2 else unflattened(rows, inputs, layer.units)
+    if inputs.shape.rank == 2:
+        return rows
+    return unflattened(rows, inputs, layer.units)
 
 
 def _feed_forward(layer, hidden, training=None):
+    """Computes a feed-forward network on rows."""
     rows = layer.intermediate_dense(rows_of(hidden))
     # The optimizer sorts inputs by name and only finds GELU if its ops come after the product, "intermediate".
     with tf.name_scope("nonlinearity"):
@@ -113,8 +131,9 @@ def normalize(layer, as_one_op, inputs):
 
 def _as_one_op(layer, rows):
     # Each row is a channel of a batch normalization: TensorFlow has no op for LayerNorm, but makes one of these.
-    count, nothing = tf.shape(rows)[0], tf.constant([], tf.float32)
-    normal = tf.raw_ops.FusedBatchNormV3(
+    count = tf.shape(rows)[0]
+    nothing = tf.constant([], tf.float32)
+    normalized = tf.raw_ops.FusedBatchNormV3(
         x=tf.reshape(rows, [1, count, rows.shape[-1], 1]),
         scale=tf.ones([count]),
         offset=tf.zeros([count]),
@@ -122,6 +141,7 @@ def _as_one_op(layer, rows):
         variance=nothing,
         epsilon=layer.epsilon,
         data_format="NCHW",
-    ).y
-    gamma, beta = (tf.cast(weight.value, rows.dtype) for weight in (layer.gamma, layer.beta))
-    return tf.reshape(normal, tf.shape(rows)) * gamma + beta
+    )
+    gamma = tf.cast(layer.gamma.value, rows.dtype)
+    beta = tf.cast(layer.beta.value, rows.dtype)
+    return tf.reshape(normalized.y, tf.shape(rows)) * gamma + beta

@@ -12,7 +12,8 @@ import tensorflow as tf
 from ai_edge_litert.interpreter import Interpreter
 
 from keras_bert.checkpoints.save import described, is_quantized, runtime_folder
-from keras_bert.exporting.runtimes import check_runtime
+from keras_bert.exporting.fused_layers import ReadByGraphs
+from keras_bert.exporting.runtimes import Runner, check_runtime
 from keras_bert.layers.registry import positions_named
 from keras_bert.text.signatures import on_ids
 
@@ -63,22 +64,34 @@ def export_litert(
     with runtime_folder(description, preprocessor, directory, _FILE, labels, settings) as temporary:
         path = temporary / _FILE
         path.write_bytes(build_litert(model, precision, lengths))
-        runners = [(litert_runner(path, name), length) for name, length in signature_names(lengths).items()]
+        runners = []
+        for name, length in signature_names(lengths).items():
+            runners.append(Runner(litert_runner(path, name), length))
         tolerance = "dynamic_int8" if precision == "int8" else precision
         report = check_runtime(model, description, path, runners, tolerance)
     return dataclasses.replace(report, path=pathlib.Path(directory) / _FILE)
 
 
 def _check_lengths(lengths, description):
+    """Raises an error for what is not a list of different lengths that the model takes; `None` is any length."""
+    if lengths is None:
+        return
     limit = positions_named(description.positions).limit(description.config)
-    if lengths is not None and (
-        not isinstance(lengths, list | tuple)
-        or not lengths
-        or len(set(lengths)) < len(lengths)
-        or any(type(length) is not int or not 0 < length <= (limit or length) for length in lengths)
-    ):
+    if not _are_lengths(lengths, limit):
         most = f" of at most {limit} tokens" if limit else ""
         raise ValueError(f"`lengths` must be a list of different lengths{most}. Received: lengths={lengths}")
+
+
+def _are_lengths(lengths, limit):
+    """Returns whether a value is a list of different positive integers, none above the limit, if there is one."""
+    if not isinstance(lengths, list | tuple) or not lengths:
+        return False
+    for length in lengths:
+        if type(length) is not int or length < 1:
+            return False
+        if limit and length > limit:
+            return False
+    return len(set(lengths)) == len(lengths)
 
 
 def build_litert(model, precision: str = "float32", lengths=None):
@@ -87,11 +100,9 @@ def build_litert(model, precision: str = "float32", lengths=None):
     `precision` is "float32", or that of the weights: "float16", or "int8", for which activations are quantized when the
     file runs. `lengths` are those of the sequences, see `signature_names`; `None` for any length.
     """
-    module = tf.Module()
-    module.weights = [weight.value for weight in model.weights]
     signatures = {name: on_ids(model, length) for name, length in signature_names(lengths).items()}
     with tempfile.TemporaryDirectory() as folder:
-        tf.saved_model.save(module, folder, signatures)
+        tf.saved_model.save(ReadByGraphs([weight.value for weight in model.weights]), folder, signatures)
         converter = tf.lite.TFLiteConverter.from_saved_model(folder, signature_keys=list(signatures))
         if precision != "float32":
             converter.optimizations = [tf.lite.Optimize.DEFAULT]
@@ -102,7 +113,9 @@ def build_litert(model, precision: str = "float32", lengths=None):
 
 def signature_names(lengths):
     """Returns the names of the signatures, and the length of the sequences that each takes: `tokens` takes any."""
-    return {"tokens": None} if lengths is None else {f"tokens_{length}": length for length in lengths}
+    if lengths is None:
+        return {"tokens": None}
+    return {f"tokens_{length}": length for length in lengths}
 
 
 def litert_runner(path, name):

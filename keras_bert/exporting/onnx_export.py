@@ -14,7 +14,7 @@ from onnxruntime.quantization import quantize_dynamic
 
 from keras_bert.checkpoints.save import described, is_quantized, runtime_folder
 from keras_bert.exporting.onnx_model import build_onnx
-from keras_bert.exporting.runtimes import check_runtime
+from keras_bert.exporting.runtimes import Runner, check_runtime
 
 _FILE = "model.onnx"
 
@@ -58,11 +58,16 @@ def export_onnx(
     """
     description = described(model, precision, ("float32", "int8"))
     with runtime_folder(description, preprocessor, directory, _FILE, labels, settings) as temporary:
-        path, proto = temporary / _FILE, build_onnx(model, description)
-        write_int8(proto, path) if precision == "int8" else onnx.save(proto, path)
-        rounded = precision == "int8" or is_quantized(description)
-        tolerance = "dynamic_int8" if rounded else precision
-        report = check_runtime(model, description, path, [(onnx_runner(path), None)], tolerance)
+        path = temporary / _FILE
+        proto = build_onnx(model, description)
+        if precision == "int8":
+            write_int8(proto, path)
+        else:
+            onnx.save(proto, path)
+        is_rounded = precision == "int8" or is_quantized(description)
+        tolerance = "dynamic_int8" if is_rounded else precision
+        runners = [Runner(onnx_runner(path))]
+        report = check_runtime(model, description, path, runners, tolerance)
     return dataclasses.replace(report, path=pathlib.Path(directory) / _FILE)
 
 
@@ -81,4 +86,8 @@ def onnx_runner(path):
     """Returns a function from a dict of int32 arrays to the dict of outputs, computed by ONNX Runtime on the CPU."""
     session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
     names = [output.name for output in session.get_outputs()]
-    return lambda batch: dict(zip(names, session.run(names, batch), strict=True))
+
+    def run(batch):
+        return dict(zip(names, session.run(names, batch), strict=True))
+
+    return run

@@ -27,9 +27,9 @@ import tensorflow_text  # noqa: F401  (registers its ops)
 def main(requests, answers):
     gc.freeze()
     gc.enable()
-    jobs = json.loads(pathlib.Path(requests).read_text())
-    found = [answer(**job) for job in jobs]
-    pathlib.Path(answers).write_text(json.dumps(found, allow_nan=False))
+    saved_models = json.loads(pathlib.Path(requests).read_text())
+    all_answers = [answer(**saved_model) for saved_model in saved_models]
+    pathlib.Path(answers).write_text(json.dumps(all_answers, allow_nan=False))
 
 
 def answer(directory, calls):
@@ -37,44 +37,53 @@ def answer(directory, calls):
     try:
         loaded = tf.saved_model.load(directory)
     except Exception as error:  # Damaged files raise many types.
-        return {"error": _line(error)}
-    return {
-        "signatures": {name: sorted(function.structured_outputs) for name, function in loaded.signatures.items()},
-        "answers": [_call(loaded.signatures, *call) for call in calls],
-    }
+        return {"error": _one_line(error)}
+    outputs = {}
+    for name, function in loaded.signatures.items():
+        outputs[name] = sorted(function.structured_outputs)
+    answers = [_call(loaded.signatures, name, inputs) for name, inputs in calls]
+    return {"signatures": outputs, "answers": answers}
 
 
 def _call(signatures, name, inputs):
+    """Returns the outputs of a signature, or an error."""
     if name not in signatures:
         return {"error": "there is no such signature"}
     function = signatures[name]
-    specs = function.structured_input_signature[1]
+    _, specs = function.structured_input_signature
     if set(specs) != set(inputs):
         return {"error": f"takes {', '.join(sorted(specs))}"}
     try:
-        outputs = function(**{key: _tensor(value, specs[key].dtype) for key, value in inputs.items()})
+        tensors = {key: _tensor(value, specs[key].dtype) for key, value in inputs.items()}
+        outputs = function(**tensors)
     except Exception as error:  # Graphs raise many types.
-        return {"error": _line(error)}
-    return {key: _plain(value) for key, value in outputs.items()}
+        return {"error": _one_line(error)}
+    return {key: _as_json(value) for key, value in outputs.items()}
 
 
 def _tensor(value, dtype):
-    values = [text.encode("latin-1") for text in value["values"]] if dtype == tf.string else value["values"]
+    """Returns an input of a request as a tensor."""
+    values = value["values"]
+    if dtype == tf.string:
+        values = [text.encode("latin-1") for text in values]
     return tf.constant(values, dtype, shape=value["shape"])
 
 
-def _plain(tensor):
-    values = tensor.numpy().ravel()
+def _as_json(tensor):
+    """Returns a tensor as an answer has it."""
+    array = tensor.numpy().ravel()
     if tensor.dtype == tf.string:
-        values = [value.decode("latin-1") for value in values]
+        values = [value.decode("latin-1") for value in array]
     elif tensor.dtype.is_floating:
-        values = [value if math.isfinite(value) else None for value in values.astype(np.float64).tolist()]
+        numbers = array.astype(np.float64).tolist()
+        values = [number if math.isfinite(number) else None for number in numbers]
     else:
-        values = values.tolist()
+        values = array.tolist()
     return {"dtype": tensor.dtype.name, "shape": tensor.shape.as_list(), "values": values}
 
 
-def _line(error):
+def _one_line(error):
+    """Returns the type and the message of an error in a short line."""
     return " ".join(f"{type(error).__name__}: {error}".split())[:300]
 
 

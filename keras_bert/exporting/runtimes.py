@@ -5,6 +5,7 @@ import pathlib
 import statistics
 import time
 import warnings
+from collections.abc import Callable
 
 import keras
 import numpy as np
@@ -36,42 +37,81 @@ class RuntimeReport:
     latencies: dict
 
     def __str__(self):
-        times = ", ".join(f"{1000 * seconds:.1f} ms for {length} tokens" for length, seconds in self.latencies.items())
+        times = []
+        for length, seconds in self.latencies.items():
+            times.append(f"{1000 * seconds:.1f} ms for {length} tokens")
         return (
             f"{self.path}: {self.size / 1e6:.1f} MB, largest difference {self.difference:.1g} of the largest output; "
-            f"one text takes {times}"
+            f"one text takes {', '.join(times)}"
         )
+
+
+@dataclasses.dataclass(frozen=True)
+class Runner:
+    """What computes a file, or one of its signatures.
+
+    Attributes:
+        run: function from a dict of int32 arrays to the dict of outputs.
+        length: int, the length of the sequences that it takes, `None` for any.
+    """
+
+    run: Callable
+    length: int | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Case:
+    """Inputs for a runner, and the outputs of the model."""
+
+    runner: Runner
+    inputs: dict
+    outputs: dict
 
 
 def check_runtime(model, description, path, runners, precision: str):
     """Returns the `RuntimeReport` of a file; raises if it differs from its model by more than `TOLERANCES[precision]`.
 
-    A runner is a pair: a function from a dict of int32 arrays to a dict of outputs, and the length of the sequences
-    that it takes, `None` for any.
+    `runners` is a list of `Runner`s.
     """
-    cases = [(run, batch) for run, length in runners for batch in probes(model, description, length)]
-    expected = [_outputs(model, batch) for _, batch in cases]
-    scales = {name: max(scale_of(outputs[name]) for outputs in expected) for name in expected[0]}
-    differences = [0.0]
-    for (run, batch), outputs in zip(cases, expected, strict=True):
-        got = run(batch)
-        for name, values in outputs.items():
-            difference = compare(values, got[name], TOLERANCES[precision], scales[name])
+    cases = []
+    for runner in runners:
+        for inputs in probes(model, description, runner.length):
+            cases.append(Case(runner, inputs, _outputs(model, inputs)))
+    scales = _scales(cases)
+    largest = 0.0
+    for case in cases:
+        outputs = case.runner.run(case.inputs)
+        for name, expected in case.outputs.items():
+            difference = compare(expected, outputs[name], TOLERANCES[precision], scales[name])
             if difference.problem:
                 raise ValueError(
                     f"{path.name} was not written, since it does not compute what the model does: for inputs of shape "
-                    f"{batch['token_ids'].shape}, {name} {difference.problem}; "
+                    f"{case.inputs['token_ids'].shape}, {name} {difference.problem}; "
                     f"expected at most {TOLERANCES[precision]:.0e}"
                 )
-            differences.append(difference.relative)
-    latencies = dict(_latency(run, model, description, length) for run, length in runners)
-    return RuntimeReport(path, path.stat().st_size, max(differences), latencies)
+            largest = max(largest, difference.relative)
+    latencies = {}
+    for runner in runners:
+        length, seconds = _latency(runner, model, description)
+        latencies[length] = seconds
+    return RuntimeReport(path, path.stat().st_size, largest, latencies)
+
+
+def _scales(cases):
+    """Returns the largest value of each output in all cases, by name."""
+    scales = {}
+    for case in cases:
+        for name, values in case.outputs.items():
+            scales[name] = max(scales.get(name, 0.0), scale_of(values))
+    return scales
 
 
 def probes(model, description, length=None):
     """Returns batches of random token ids with padding, of one length or of several."""
+    shapes = _ANY_LENGTH
+    if length is not None:
+        shapes = [(rows, length) for rows in _ROWS]
     limit = _limit(description)
-    shapes = _ANY_LENGTH if length is None else [(rows, length) for rows in _ROWS]
     return [_probe(model, description, rows, min(size, limit)) for rows, size in shapes]
 
 
@@ -82,35 +122,48 @@ def _limit(description):
 
 
 def _probe(model, description, rows, length):
-    rng, config = np.random.default_rng(rows * length), description.config
+    """Returns random inputs of a model, int32 arrays; the first row has no padding."""
+    rng = np.random.default_rng(rows * length)
+    config = description.config
+    axes = answering(description.head).axes
     sizes = {"batch": rows, "choices": 2, "length": length, "predictions": 2}
-    shapes = {name: [sizes[axis] for axis in answering(description.head).axes(name)] for name in model.input}
+    shapes = {}
+    for name in model.input:
+        shapes[name] = [sizes[axis] for axis in axes(name)]
     real = rng.integers(1, length + 1, (*shapes["token_ids"][:-1], 1))
     real[0] = length
-    batch = {
+    inputs = {
         "token_ids": rng.integers(0, config.vocab_size, shapes["token_ids"]),
         "segment_ids": rng.integers(0, max(config.type_vocab_size, 1), shapes["segment_ids"]),
         "padding_mask": np.arange(length) < real,
     }
     if "mask_positions" in shapes:
-        batch["mask_positions"] = rng.integers(0, length, shapes["mask_positions"])
-    return {name: values.astype("int32") for name, values in batch.items()}
+        inputs["mask_positions"] = rng.integers(0, length, shapes["mask_positions"])
+    return {name: values.astype("int32") for name, values in inputs.items()}
 
 
-def _outputs(model, batch):
+def _outputs(model, inputs):
     """Returns the arrays of a model's outputs, without lists."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "You are using a softmax over axis")  # Of a text of one token.
-        outputs = model(batch, training=False)
-    return {name: keras.ops.convert_to_numpy(value) for name, value in outputs.items() if not isinstance(value, list)}
+        outputs = model(inputs, training=False)
+    arrays = {}
+    for name, value in outputs.items():
+        if not isinstance(value, list):
+            arrays[name] = keras.ops.convert_to_numpy(value)
+    return arrays
 
 
-def _latency(run, model, description, length):
+def _latency(runner, model, description):
     """Returns the length of a text, and the median time that it takes."""
-    length = length or min(_ANY_LENGTH[-1][-1], _limit(description))
-    batch, times = _probe(model, description, 1, length), []
+    length = runner.length
+    if not length:
+        _, longest = _ANY_LENGTH[-1]
+        length = min(longest, _limit(description))
+    inputs = _probe(model, description, rows=1, length=length)
+    times = []
     for _ in range(_CALLS):
         start = time.perf_counter()
-        run(batch)
+        runner.run(inputs)
         times.append(time.perf_counter() - start)
     return length, statistics.median(times)

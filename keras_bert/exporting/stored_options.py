@@ -11,16 +11,19 @@ def stored_options(bert, model=None):
     """
     description = describe(bert.model() if model is None else model)
     head = answering(description.head)
-    options = {
-        "labels": labels_of(bert, description),
-        "pair": head.requires_pair or (head.takes_pair and bool(bert.pair)),
-        "columns": bert.columns,
-        "task": task_facts(bert),
-        **head.stored(bert),
-    }
-    if head.name == bert.head:
-        return {**options, **registry.own_signatures(bert)}
-    return {"pooling": bert.pooling, "normalize": bert.normalize, **options}
+    options = {}
+    is_encoder_alone = head.name != bert.head
+    if is_encoder_alone:
+        options["pooling"] = bert.pooling
+        options["normalize"] = bert.normalize
+    options["labels"] = labels_of(bert, description)
+    options["pair"] = head.requires_pair or (head.takes_pair and bool(bert.pair))
+    options["columns"] = bert.columns
+    options["task"] = task_facts(bert)
+    options.update(head.stored(bert))
+    if not is_encoder_alone:
+        options.update(registry.own_signatures(bert))
+    return options
 
 
 def task_facts(bert):
@@ -31,8 +34,11 @@ def task_facts(bert):
     name = getattr(bert, "task", None)  # Other models have none.
     if name is None:
         return None
-    converts = any(task.name == name and task.trains(bert.head) and task.rows.convert for task in registry.TASKS)
-    return {"name": name, "settings": bert.task_settings or {}, **({"converts": True} if converts else {})}
+    facts = {"name": name, "settings": bert.task_settings or {}}
+    for task in registry.TASKS:
+        if task.name == name and task.trains(bert.head) and task.rows.convert:
+            facts["converts"] = True
+    return facts
 
 
 def labels_of(bert, description):

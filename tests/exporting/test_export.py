@@ -26,8 +26,9 @@ from tensorflow.core.protobuf import saved_model_pb2  # noqa: E402
 from tensorflow_serving.apis import prediction_log_pb2  # noqa: E402
 
 from keras_bert.answering import answerer  # noqa: E402
-from keras_bert.exporting import assets, export  # noqa: E402
+from keras_bert.exporting import export  # noqa: E402
 from keras_bert.exporting.export import build_signatures  # noqa: E402
+from keras_bert.exporting.model_facts import AnsweringParts, check_same_model, model_facts  # noqa: E402
 from keras_bert.heads import embedding_signatures as embed  # noqa: E402
 from keras_bert.heads import token_signatures as tag  # noqa: E402
 from keras_bert.text.signatures import on_ids  # noqa: E402
@@ -560,7 +561,8 @@ def facts_of(pieces, config=(), head="classification", options=(), text=(), labe
         labels, model = None, keras_bert.build_embedder(encoder, **dict(options))
     preprocessor = keras_bert.TextPreprocessor(pieces, **{"sequence_length": 20, **dict(text)})
     names = None if labels is None else list(labels)
-    return assets.facts(keras_bert.describe(model), preprocessor, names, more.pop("pair", False), more)
+    pair = more.pop("pair", False)
+    return model_facts(AnsweringParts(keras_bert.describe(model), preprocessor, names, pair, options=more))
 
 
 SETTINGS = {"max_word_length": 20, "tokenize_chinese_chars": False, "truncation_side": "left", "pair_segments": False}
@@ -605,29 +607,29 @@ def written(folder, facts):
 def test_what_makes_another_model(pieces, tmp_path):
     folder = written(tmp_path, facts_of(pieces))
     for change in SAME:
-        assets.check_same_model(folder, facts_of(pieces, **change))
+        check_same_model(folder, facts_of(pieces, **change))
     for name, change in OTHER.items():
         change = dict(change)
         vocabulary = keras_bert.Vocabulary(pieces, **change.pop("vocabulary", {}))
         with pytest.raises(ValueError, match=f"^`directory` has the SavedModel of another model: `{name}`"):
-            assets.check_same_model(folder, facts_of(vocabulary, **change))
+            check_same_model(folder, facts_of(vocabulary, **change))
     with pytest.raises(ValueError, match="another model: `vocabulary.sha256`"):
-        assets.check_same_model(folder, facts_of([*pieces[:-1], "zz"]))
+        check_same_model(folder, facts_of([*pieces[:-1], "zz"]))
 
 
 def test_what_makes_another_encoder(pieces, tmp_path):
     """The pooling does; the length of its training does not, and an export of an earlier version tells less."""
     facts = facts_of(pieces, head="embedding", options={"pooling": "mean"})
     folder = written(tmp_path / "new", facts)
-    assets.check_same_model(folder, facts_of(pieces, head="embedding", options={"sequence_length": 9}))
+    check_same_model(folder, facts_of(pieces, head="embedding", options={"sequence_length": 9}))
     other = facts_of(pieces, head="embedding", options={"pooling": "cls"})
     with pytest.raises(ValueError, match="another model: `graph.head.pooling` was 'mean', is 'cls'"):
-        assets.check_same_model(folder, other)
+        check_same_model(folder, other)
     earlier = {name: value for name, value in facts.items() if name not in ("graph", "tokenizer")}
     folder = written(tmp_path / "old", earlier)
-    assets.check_same_model(folder, other)
+    check_same_model(folder, other)
     with pytest.raises(ValueError, match="another model: `lowercase` was True, is False"):
-        assets.check_same_model(folder, facts_of(pieces, head="embedding", text={"lowercase": False}))
+        check_same_model(folder, facts_of(pieces, head="embedding", text={"lowercase": False}))
 
 
 def test_columns_of_training_are_exported(model_of, pieces, tmp_path, monkeypatch):

@@ -15,9 +15,11 @@ from tests.pipelines import programs
 tf = pytest.importorskip("tensorflow")
 pytestmark = [pytest.mark.tensorflow, pytest.mark.kernels]
 
-from keras_bert.exporting import int8  # noqa: E402
+from keras_bert.exporting import int8, int8_products  # noqa: E402
 from keras_bert.exporting.export import build_signatures  # noqa: E402
-from keras_bert.exporting.int8 import Int8Product, Int8Weight, calibrated, in_int8, observed  # noqa: E402
+from keras_bert.exporting.int8 import in_int8, observed  # noqa: E402
+from keras_bert.exporting.int8_products import Int8Product, Int8Weight  # noqa: E402
+from keras_bert.exporting.int8_ranges import calibrated, probed  # noqa: E402
 
 ACTIVATIONS = {
     "gelu": lambda x: x * (0.5 + 0.5 * erf(x / np.sqrt(2))),
@@ -101,7 +103,7 @@ def test_outliers_are_multiplied_in_float32():
     rows, table = rng.uniform(0, 1, (7, 40)).astype("float32"), rng.normal(size=(40, 24)).astype("float32")
     rows[:, [3, 30]] *= 100
     factors = rng.uniform(0.5, 2, 40).astype("float32")
-    outliers = int8.Outliers([3, 30], table / factors[:, None])
+    outliers = int8_products.Outliers([3, 30], table / factors[:, None])
     options = {"factors": tf.constant(factors), "outliers": outliers}
     weight = Int8Weight(table / factors[:, None], 1)
     scaled = rows * factors
@@ -127,7 +129,7 @@ def test_layer_norm_uses_epsilon():
     gamma, beta = rng.normal(size=(2, 24)).astype("float32")
     for epsilon in (1e-12, 1e-6):
         expected = (rows - rows.mean(-1, keepdims=True)) / np.sqrt(rows.var(-1, keepdims=True) + epsilon)
-        run = traced(lambda rows, epsilon=epsilon: int8.layer_norm(rows, gamma, beta, epsilon), [None, 24])
+        run = traced(lambda rows, epsilon=epsilon: int8_products.layer_norm(rows, gamma, beta, epsilon), [None, 24])
         assert relative(run(rows.astype("float32")), expected * gamma + beta) < 1e-4
     assert run(np.zeros((0, 24), "float32")).shape == (0, 24)
 
@@ -136,7 +138,7 @@ def test_layer_norm_uses_epsilon():
 # first use, after the fork.
 SATURATING = """
 import os, numpy as np, tensorflow as tf
-from keras_bert.exporting.int8 import Int8Product, Int8Weight
+from keras_bert.exporting.int8_products import Int8Product, Int8Weight
 for instructions in {names}:
     if not os.fork():
         os.environ["ONEDNN_MAX_CPU_ISA"] = instructions
@@ -218,7 +220,7 @@ def test_with_calibration_a_row_does_not_depend_on_the_others(classifier):
     texts = [" ".join(f"w{word}" for word in rng.integers(0, 55, rng.integers(1, 9))) for _ in range(40)]
     signature = build_signatures(model, preprocessor, pair=True)["serving_default"]
     limits = calibrated(model, signature, [(text, "w1") for text in texts[:30]])
-    assert set(int8.probed(model, signature)) == set(limits)
+    assert set(probed(model, signature)) == set(limits)
     inputs = preprocessor((texts[30:], ["w1"] * 10))
     alone = {name: value[:1] for name, value in inputs.items()}
     expected = model(inputs)["logits"].numpy()
