@@ -26,6 +26,14 @@ _PRE_TOKENIZERS = {
 }
 # SentencePiece's steps.
 _SPLIT = {"type": "WhitespaceSplit"}
+_METASPACE = {  # With the values of settings that are missing; older files have the last two.
+    "type": "Metaspace",
+    "replacement": "▁",
+    "prepend_scheme": "always",
+    "split": True,
+    "add_prefix_space": True,
+    "str_rep": "▁",
+}
 _STRIP = {"type": "Strip", "strip_left": False, "strip_right": True}
 # A Chinese character: the ranges of Hugging Face's library, which lack U+2B820 to U+2B91F of Google's program.
 CHINESE = (
@@ -126,7 +134,7 @@ def unigram_steps(normalizer, pre_tokenizer):
 
 def _are_those_of_sentencepiece(after_table, word_steps):
     """Returns whether words are split at spaces, with a "▁" before each; `after_table` are steps of the normalizer."""
-    if not word_steps or not _is_metaspace(**word_steps[-1]):
+    if not word_steps or not _is_metaspace(word_steps[-1]):
         return False
     replacements = [step for step in after_table if step != _STRIP]
     if not all(_joins_spaces(step) for step in replacements):
@@ -136,10 +144,10 @@ def _are_those_of_sentencepiece(after_table, word_steps):
     return word_steps[:-1] == [_SPLIT]
 
 
-def _is_metaspace(type=None, replacement="▁", prepend_scheme="always", split=True, add_prefix_space=True, str_rep="▁"):
-    """Returns whether a step, given its settings, puts a "▁" in the place of each space, and before each text."""
-    always = prepend_scheme == "always" and split and add_prefix_space
-    return type == "Metaspace" and replacement == str_rep == "▁" and always
+def _is_metaspace(step):
+    """Returns whether a step puts a "▁" in the place of each space, and before each text."""
+    completed = _METASPACE | step
+    return step.get("type") == "Metaspace" and completed == _METASPACE
 
 
 def _joins_spaces(step):

@@ -174,6 +174,7 @@ def test_files(golden, tmp_path):
         ({"unigram": {"scores": [], "penalty": 1}}, "`unigram` has no key 'penalty'"),
         ({"normalizer": {"type": "Prepend"}}, "`normalizer` has a step that is not supported"),
         ({"pre_tokenizer": METASPACE | {"prepend_scheme": "never"}}, "is not supported"),
+        ({"pre_tokenizer": {"type": "Split", "pattern": {"String": " "}, "behavior": "Removed"}}, "is not supported"),
         ({"normalizer": {"type": "Precompiled", "precompiled_charsmap": "AAQAAA=="}}, "is damaged: it has no end"),
         (table({0: 1 << 31}), "it points outside"),  # The root is followed though it is no inner unit.
         (table({1: 256 | 1}), "it points outside"),  # A string, at the base of a unit.
