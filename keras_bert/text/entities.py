@@ -35,41 +35,57 @@ def entities(tags, labels):
         `Entities`.
     """
     prefixes, types = parse(labels)
-    inside, opens, closes = (
-        tf.gather([prefix in wanted for prefix in prefixes], tags.values) for wanted in ("BIMELSU", "BSU", "ELSU")
-    )
+    inside = tf.gather(_are_among("BIMELSU", prefixes), tags.values)
+    opens = tf.gather(_are_among("BSU", prefixes), tags.values)
+    closes = tf.gather(_are_among("ELSU", prefixes), tags.values)
     names = tf.gather(types, tags.values)
     word = tf.ragged.range(tf.cast(tags.row_lengths(), tf.int32)).values
 
     no = tf.zeros_like(inside[:1])  # One False, or empty if there are no words.
-    joined = inside[:-1] & ~closes[:-1] & ~opens[1:] & inside[1:] & (names[:-1] == names[1:])
-    joined = tf.concat([no, joined], 0) & (word > 0)  # To the previous word.
-    first = inside & ~joined
-    last = inside & ~tf.concat([joined[1:], no], 0)
+    continues = inside[:-1] & ~closes[:-1] & ~opens[1:] & inside[1:] & (names[:-1] == names[1:])
+    is_joined = tf.concat([no, continues], 0) & (word > 0)  # To the previous word.
+    is_first = inside & ~is_joined
+    is_last = inside & ~tf.concat([is_joined[1:], no], 0)
 
-    names, starts, ends = (tags.with_values(values) for values in (names, word, word + 1))
-    return Entities(*select(first, names, starts), *select(last, ends))
+    type_of_entity, start = select(is_first, tags.with_values(names), tags.with_values(word))
+    (end,) = select(is_last, tags.with_values(word + 1))
+    return Entities(type_of_entity, start, end)
+
+
+def _are_among(wanted, prefixes):
+    """Returns by label whether its prefix is among the wanted ones."""
+    return [prefix in wanted for prefix in prefixes]
 
 
 def parse(labels):
     """Returns the prefixes and the types of the labels."""
-    if not isinstance(labels, list | tuple) or not labels or not all(isinstance(label, str) for label in labels):
+    is_list = isinstance(labels, list | tuple) and len(labels) > 0
+    if not is_list or not all(isinstance(label, str) for label in labels):
         raise ValueError(f"`labels` must be a non-empty list of strings. Received: labels={labels!r}")
     twice = sorted({label for label in labels if labels.count(label) > 1})
     if twice:
         raise ValueError(f"`labels` has {', '.join(twice)} more than once. Received: labels={labels}")
     if "O" not in labels and not any("-" in label and _LABEL.fullmatch(label) for label in labels):
-        return ["S"] * len(labels), labels
+        return ["S"] * len(labels), list(labels)
     # Beside types without prefixes, single letters are types too.
     has_types = any(label != "O" and not _LABEL.fullmatch(label) for label in labels)
-    return zip(*(_split(label, has_types) for label in labels), strict=True)
+    prefixes = []
+    types = []
+    for label in labels:
+        prefix, entity_type = _prefix_and_type(label, has_types)
+        prefixes.append(prefix)
+        types.append(entity_type)
+    return prefixes, types
 
 
-def _split(label, has_types):
+def _prefix_and_type(label, has_types):
+    """Returns the two parts of a label; with `has_types`, a prefix alone is a type."""
     if label == "O":
         return "O", ""
     match = _LABEL.fullmatch(label)
-    return ("I", label) if not match or (has_types and match[2] is None) else (match[1], match[2] or "")
+    if match is None or (has_types and match[2] is None):
+        return "I", label
+    return match[1], match[2] or ""
 
 
 def entity_spans(entities, word_starts, word_ends):
@@ -88,6 +104,7 @@ def _pick(offsets, words, name):
     """Looks up the offsets of words by their indices."""
     rows = words.value_rowids()
     index = tf.cast(words.values, offsets.row_splits.dtype)
-    enough = index < tf.gather(offsets.row_lengths(), rows)
-    index = require(enough, f"`{name}` has fewer words than the tags. Expected one offset per word", words=index)
-    return words.with_values(tf.gather(offsets.values, tf.gather(offsets.row_starts(), rows) + index))
+    has_offset = index < tf.gather(offsets.row_lengths(), rows)
+    index = require(has_offset, f"`{name}` has fewer words than the tags. Expected one offset per word", words=index)
+    place = tf.gather(offsets.row_starts(), rows) + index
+    return words.with_values(tf.gather(offsets.values, place))

@@ -68,21 +68,25 @@ class EvidenceOfLogits:
     def weights(self, logits, row):
         highest = _finite(tf.math.segment_max(logits, row))
         exponentials = tf.exp(logits - tf.gather(highest, row))
-        return tf.math.divide_no_nan(exponentials, tf.gather(tf.math.segment_sum(exponentials, row), row))
+        sums = tf.math.segment_sum(exponentials, row)
+        return tf.math.divide_no_nan(exponentials, tf.gather(sums, row))
 
     def changed(self, logits, row, change):
-        texts = tf.reduce_max(tf.pad(row, [[0, 1]], constant_values=-1)) + 1
+        count_of_texts = tf.reduce_max(tf.pad(row, [[0, 1]], constant_values=-1)) + 1
         changed_row = tf.gather(change.text, change.copy)
-        of_changes = tf.math.unsorted_segment_max(change.logits, changed_row, texts)
-        highest = _finite(tf.maximum(tf.math.segment_max(logits, row), of_changes))
+        highest_changed = tf.math.unsorted_segment_max(change.logits, changed_row, count_of_texts)
+        highest = _finite(tf.maximum(tf.math.segment_max(logits, row), highest_changed))
 
         def exponentials(values, text):  # In float64, for the difference below.
             return tf.exp(tf.cast(values - tf.gather(highest, text), tf.float64))
 
+        # The sum of each text, with the changed windows of the copy in the place of the original ones.
         of_windows = exponentials(logits, row)
+        of_changes = exponentials(change.logits, changed_row)
         copies = tf.size(change.text)
-        before = tf.math.unsorted_segment_sum(tf.gather(of_windows, change.window), change.copy, copies)
-        after = tf.math.unsorted_segment_sum(exponentials(change.logits, changed_row), change.copy, copies)
+        of_originals = tf.gather(of_windows, change.window)
+        before = tf.math.unsorted_segment_sum(of_originals, change.copy, copies)
+        after = tf.math.unsorted_segment_sum(of_changes, change.copy, copies)
         total = tf.gather(tf.math.segment_sum(of_windows, row), change.text) - before + after
         counts = tf.gather(tf.math.segment_sum(tf.ones_like(of_windows), row), change.text)
         return tf.cast(tf.math.log(total / counts), tf.float32) + tf.gather(highest, change.text)

@@ -40,51 +40,59 @@ def best_spans(start_logits, end_logits, views, offset, valid=None, max_answer_l
             raise ValueError(f"`{name}` must be at least 1. Received: {name}={value}")
     start_logits = tf.cast(start_logits, tf.float32)
     end_logits = tf.cast(end_logits, tf.float32)
-    band = _scores_of_spans(start_logits, end_logits, views, offset, valid, max_answer_length, count)
-    score, start, end = _best_of_each_view(band, views, count)
+    # At least `count` tokens of a view, as `top_k` requires.
+    length = tf.maximum(tf.reduce_max(views.length), count)
+    of_starts, of_ends = _logits_of_passages(start_logits, end_logits, views, offset, valid, length)
+    width = tf.minimum(length, max_answer_length)
+    scores = _scores_of_spans(of_starts, of_ends, views.gap, length, width)
+    score, start, end = _best_of_each_view(scores, views, count)
     # (views, count) to (rows, candidates); the padding handles a batch without views.
     row_count = tf.reduce_max(tf.concat([[0], views.row + 1], 0))
-    of_rows = tf.RaggedTensor.from_value_rowids(_flat(score), tf.repeat(views.row, count), nrows=row_count)
+    row_of_span = tf.repeat(views.row, count)
+    of_rows = tf.RaggedTensor.from_value_rowids(_flat(score), row_of_span, nrows=row_count)
     candidates = tf.pad(of_rows.to_tensor(_NEVER), [[0, 0], [0, count]], constant_values=_NEVER)
-    score, index = tf.math.top_k(candidates, count)
-    exists = score > _NEVER
-    index = tf.where(exists, index + of_rows.row_starts()[:, None], 0)
+    best_score, candidate = tf.math.top_k(candidates, count)
+    exists = best_score > _NEVER
+    index = tf.where(exists, candidate + of_rows.row_starts()[:, None], 0)
+    null_scores = start_logits[:, 0] + end_logits[:, 0]
     return Spans(
         start=tf.where(exists, tf.gather(_flat(start), index), -1),
         end=tf.where(exists, tf.gather(_flat(end), index), -1),
-        score=score,
+        score=best_score,
         view=tf.where(exists, index // count, -1),
-        null_score=tf.math.unsorted_segment_min(start_logits[:, 0] + end_logits[:, 0], views.row, row_count),
+        null_score=tf.math.unsorted_segment_min(null_scores, views.row, row_count),
     )
 
 
-def _scores_of_spans(start_logits, end_logits, views, offset, valid, max_answer_length, count):
-    """Returns the scores of all spans by their first token in the view and their length, -inf for none.
-
-    `(views, tokens, lengths)`, with `count` tokens or more.
-    """
+def _logits_of_passages(start_logits, end_logits, views, offset, valid, length):
+    """Returns the logits of the tokens of each view, `(views, length)` each, -inf where no span starts or ends."""
     positions = tf.shape(start_logits)[1]
     message = "`offset` must leave all tokens of a view inside the sequence of the logits"
     offset = tf.cast(offset, tf.int32)
     offset = require(offset + views.length <= positions, message, offset=offset)
-    # Only the logits of the passage; at least `count` columns, as `top_k` requires.
-    length = tf.maximum(tf.reduce_max(views.length), count)
     position = tf.minimum(offset[:, None] + tf.range(length), positions - 1)
-    inside = tf.sequence_mask(views.length, length)
-    startable = inside
+    is_inside = tf.sequence_mask(views.length, length)
+    may_start = is_inside
     if valid is not None:
-        startable = inside & valid.to_tensor(False, shape=tf.stack([-1, length]))
-    start = tf.where(startable, tf.gather(start_logits, position, batch_dims=1), _NEVER)
-    end = tf.where(inside, tf.gather(end_logits, position, batch_dims=1), _NEVER)
+        may_start = is_inside & valid.to_tensor(False, shape=tf.stack([-1, length]))
+    of_starts = tf.where(may_start, tf.gather(start_logits, position, batch_dims=1), _NEVER)
+    of_ends = tf.where(is_inside, tf.gather(end_logits, position, batch_dims=1), _NEVER)
+    return of_starts, of_ends
+
+
+def _scores_of_spans(of_starts, of_ends, gap, length, width):
+    """Returns the scores of all spans by their first token in the view and their number of tokens, -inf for none.
+
+    The logits are `(views, length)`, the scores `(views, length, width)`.
+    """
     # Differs from BERT: considers all spans; Google only pairs the `count` best starts with the `count` best ends.
-    width = tf.minimum(length, max_answer_length)
     first = tf.range(length)[:, None]
     last = first + tf.range(width)
-    end = tf.gather(tf.pad(end, [[0, 0], [0, width]], constant_values=_NEVER), last, axis=1)
-    band = start[:, :, None] + end
-    if views.gap is None:
-        return band
-    return tf.where(_crosses(views.gap, first, last), _NEVER, band)
+    padded_ends = tf.pad(of_ends, [[0, 0], [0, width]], constant_values=_NEVER)
+    scores = of_starts[:, :, None] + tf.gather(padded_ends, last, axis=1)
+    if gap is None:
+        return scores
+    return tf.where(_crosses(gap, first, last), _NEVER, scores)
 
 
 def _crosses(gap, first, last):
@@ -94,11 +102,10 @@ def _crosses(gap, first, last):
     return is_there & (first < after) & (last >= after)
 
 
-def _best_of_each_view(band, views, count):
+def _best_of_each_view(scores, views, count):
     """Returns score, first and last token of the best spans of each view, `(views, count)` each."""
-    width = tf.shape(band)[2]
-    scores = tf.reshape(band, [-1, tf.shape(band)[1] * width])
-    score, place = tf.math.top_k(scores, count)
+    width = tf.shape(scores)[2]
+    score, place = tf.math.top_k(tf.reshape(scores, [-1, tf.shape(scores)[1] * width]), count)
     first = place // width
     last = first + place % width
     return score, views.places_in_each(first), views.places_in_each(last)

@@ -3,10 +3,10 @@
 import tensorflow as tf
 
 from keras_bert.text.packing import cut, unpadded
-from keras_bert.text.viewed_texts import ViewedTexts, rooms_behind
+from keras_bert.text.viewed_texts import ViewedRows, rooms_behind
 
 
-class ViewedChoices(ViewedTexts):
+class ViewedChoices(ViewedRows):
     """Texts with choices, as windows of the text that are the same for all of its choices.
 
     Of a choice, at most half of the room is read, or more where the text leaves it. A choice without tokens is absent:
@@ -22,34 +22,36 @@ class ViewedChoices(ViewedTexts):
     """
 
     def __init__(self, preprocessor, reading, tokens, choices, count, offsets=None):
-        self._packing = preprocessor.packing
-        self._tokens, self._text, self._offsets = tokens, None, offsets
-        self._count = count
-        room = self._packing.room(pair=True)
+        packing = preprocessor.packing
+        room = packing.room(pair=True)
         lengths = tf.cast(tokens.row_lengths(), tf.int32)
+        self._count = count
         self._limits = tf.repeat(tf.maximum(room // 2, room - lengths), count)
         self._choices = cut(choices, self._limits)
-        self._taken = self._most(self._choices)
-        self._left_out = self._most(choices) - self._taken
-        self.views = reading.views(lengths, rooms_behind(lengths, self._taken, room))
-        self.offset = tf.ones_like(self.views.start)
+        self._taken = self._longest_of_text(self._choices)
+        views = reading.views(lengths, rooms_behind(lengths, self._taken, room))
+        left_out = self._longest_of_text(choices) - self._taken
+        super().__init__(packing, views, tokens, lengths, offsets=offsets, left_out=left_out)
 
-    def _most(self, choices):
+    def _longest_of_text(self, choices):
         """Returns the number of tokens of the longest choice of each text."""
-        return tf.reduce_max(tf.reshape(tf.cast(choices.row_lengths(), tf.int32), [-1, self._count]), 1)
+        lengths = tf.cast(choices.row_lengths(), tf.int32)
+        return tf.reduce_max(tf.reshape(lengths, [-1, self._count]), 1)
 
     def packed(self, first=0, last=None):
         """Returns the model inputs of a range of views, `(views, choices, length)`."""
-        return self._packed(self._part(first, last), self._tokens, self._choices)
+        return self._pack_views(self._part(first, last), self._tokens, self._choices)
 
     def packed_values(self, of_texts, of_choices):
         """Packs other numbers than the ids of the tokens, ragged ones of the texts and of the choices, in their places.
 
         Returns the numbers, int32 `(views, choices, length)`, with the ids of special tokens between them.
         """
-        return self._packed(self.views, of_texts, cut(of_choices, self._limits))["token_ids"]
+        packed = self._pack_views(self.views, of_texts, cut(of_choices, self._limits))
+        return packed["token_ids"]
 
-    def _packed(self, views, of_texts, of_choices):
+    def _pack_views(self, views, of_texts, of_choices):
+        """Returns the model inputs of some views, each with all choices of its text, `(views, choices, length)`."""
         tokens = views.take(of_texts)
         numbers = views.row[:, tf.newaxis] * self._count + tf.range(self._count)
         choices = tf.gather(of_choices, tf.reshape(numbers, [-1]))
@@ -63,9 +65,10 @@ class ViewedChoices(ViewedTexts):
     def ragged_parts(self, first=0, last=None):
         """Same as for texts: each part is `(views * choices, tokens)`."""
         for begin, end in self._ranges(first, last):
-            packed = self.packed(begin, end)
-            yield unpadded({name: tf.reshape(ids, [-1, tf.shape(ids)[-1]]) for name, ids in packed.items()})
+            sequences = {}
+            for name, ids in self.packed(begin, end).items():
+                sequences[name] = tf.reshape(ids, [-1, tf.shape(ids)[-1]])
+            yield unpadded(sequences)
 
-    def _others(self):
-        """Returns the number of tokens beside those of the text: [CLS], each [SEP], and the longest choice."""
+    def _lengths_of_others(self):
         return self._taken + self._packing.sequence_length - self._packing.room(pair=True)

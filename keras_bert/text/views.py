@@ -36,9 +36,9 @@ class Views(NamedTuple):
 
     def part(self, first, last):
         """Returns a range of views."""
-        gap = self.gap
-        if gap is not None:
-            gap = Gap(gap.after[first:last], gap.size[first:last])
+        gap = None
+        if self.gap is not None:
+            gap = Gap(self.gap.after[first:last], self.gap.size[first:last])
         return Views(self.row[first:last], self.start[first:last], self.length[first:last], gap)
 
     def places(self):
@@ -88,9 +88,9 @@ class Views(NamedTuple):
 
         `text` has for each row its text, `(rows,)`; by default, each row is a text.
         """
-        text = self.row if text is None else tf.gather(text, self.row)
+        text_of_view = self.row if text is None else tf.gather(text, self.row)
         dtype = values.row_splits.dtype
-        begin = tf.gather(values.row_starts(), text)
+        begin = tf.gather(values.row_starts(), text_of_view)
         if self.gap is None:
             first = begin + tf.cast(self.start, dtype)
             return packing.ranges(values, first, first + tf.cast(self.length, dtype))
@@ -121,13 +121,14 @@ class Reading(abc.ABC):
             lengths: `(rows,)`, the number of tokens of each text. An empty text has one empty view.
             room: the maximum number of tokens of a view, `(rows,)` or one number for all.
         """
-        lengths, room = _lengths_and_rooms(lengths, room)
-        room = require(room >= 1, _NO_ROOM, room=room)
-        return self.of_lengths(lengths, room)
+        lengths, rooms = _lengths_and_rooms(lengths, room)
+        rooms = require(rooms >= 1, _NO_ROOM, room=rooms)
+        return self.of_lengths(lengths, rooms)
 
     def unchecked_views(self, lengths: Any, room: Any) -> Views:
         """Same as `views`, where no room may be left, as for the second text of a pair."""
-        return self.of_lengths(*_lengths_and_rooms(lengths, room))
+        lengths, rooms = _lengths_and_rooms(lengths, room)
+        return self.of_lengths(lengths, rooms)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -201,7 +202,8 @@ class SlidingWindows(Reading):
 
     def of_lengths(self, lengths, room):
         step = self._step(room)
-        count = 1 + tf.maximum(0, -((room - lengths) // step))  # Rounded up.
+        further = -((room - lengths) // step)  # After the first one; rounded up.
+        count = 1 + tf.maximum(0, further)
         if self.max_windows is not None:
             count = tf.minimum(count, self.max_windows)
         row = tf.repeat(_each_row(lengths), count)
@@ -215,7 +217,8 @@ class SlidingWindows(Reading):
             return tf.minimum(room, self.stride)
         if self.overlap is not None:
             message = f"`overlap` must be less than the tokens of a window, overlap={self.overlap} is not"
-            return require(room > self.overlap, message, room=room) - self.overlap
+            room = require(room > self.overlap, message, room=room)
+            return room - self.overlap
         return tf.maximum(1, room // 2)
 
 
@@ -224,18 +227,24 @@ READINGS: list[type[Reading]] = [HeadOnly, TailOnly, HeadAndTail, Refused, Slidi
 
 def reading(name: str, **options) -> Reading:
     """Returns the `Reading` of a name, one of `READINGS`, with its options; those that are `None` have the defaults."""
-    kinds = {kind.name: kind for kind in READINGS}
-    check_choice("long_texts", name, list(kinds))
+    by_name = {reading_class.name: reading_class for reading_class in READINGS}
+    check_choice("long_texts", name, list(by_name))
+    reading_class = by_name[name]
     given = {option: value for option, value in options.items() if value is not None}
-    known = [field.name for field in dataclasses.fields(kinds[name])]
+    known = _options_of(reading_class)
     for option, value in given.items():
         if option not in known:
-            takers = [kind.name for kind in READINGS if option in [field.name for field in dataclasses.fields(kind)]]
+            takers = [other.name for other in READINGS if option in _options_of(other)]
             raise ValueError(
                 f"`{option}` is an option of long_texts={' or '.join(map(repr, takers)) or None}. "
                 f"Received: long_texts={name!r}, {option}={value!r}"
             )
-    return kinds[name](**given)
+    return reading_class(**given)
+
+
+def _options_of(reading_class):
+    """Returns the names of the options of a class of `Reading`s."""
+    return [field.name for field in dataclasses.fields(reading_class)]
 
 
 def _lengths_and_rooms(lengths, room):
@@ -259,9 +268,10 @@ def max_context(views):
     numbered = views._replace(start=before + views.start)
     token = numbered.places_of(view, index.values)
     count = tf.reduce_sum(sizes)
+    # Of the views that give a token most context, the first one.
     most = tf.math.unsorted_segment_max(context, token, count)
-    rivals = tf.where(context == tf.gather(most, token), view, tf.int32.max)
-    first = tf.math.unsorted_segment_min(rivals, token, count)
+    candidate = tf.where(context == tf.gather(most, token), view, tf.int32.max)
+    first = tf.math.unsorted_segment_min(candidate, token, count)
     return index.with_values(view == tf.gather(first, token))
 
 

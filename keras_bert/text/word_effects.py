@@ -10,7 +10,9 @@ import tensorflow as tf
 
 from keras_bert.text.joins import Change
 
-_NONE, _ALL = -2, -3  # No number of a word: nothing is replaced, and every word.
+# In the place of the number of a word: nothing is replaced, and every word.
+_NONE = -2
+_ALL = -3
 _TOKENS = 8192  # Tokens to compute at once; more would only need more memory.
 
 
@@ -36,8 +38,9 @@ class Subject(NamedTuple):
 
     def rows_at_once(self):
         """Returns how many rows like each sequence to compute at once, to limit memory."""
-        several = self.number.shape.rank > 2
-        tokens = self.lengths() * (tf.shape(self.number)[1] if several else 1)
+        tokens = self.lengths()
+        if self.number.shape.rank > 2:  # Of all choices.
+            tokens *= tf.shape(self.number)[1]
         return tf.maximum(1, _TOKENS // tokens)
 
 
@@ -62,22 +65,42 @@ class LeaveOneOut:
     """
 
     def __init__(self, model, output, replacement, join):
-        self._model, self._output, self._replacement, self._join = model, output, replacement, join
+        self._model = model
+        self._output = output
+        self._replacement = replacement
+        self._join = join
 
     def __call__(self, subject):
-        sequence, number = _present(subject)
+        """Returns the `Effects` of the words of a `Subject`."""
+        sequence, number = _words_of_sequences(subject)
+        whole, baseline, without = self._logits_without(subject, sequence, number)
+        value = self._join.joined(whole, subject.row)
+        row, number_in_text, copy = words_of_texts(tf.gather(subject.row, sequence), number)
+        change = Change(text=row, copy=copy, window=sequence, logits=without)
+        score = tf.gather(value, row) - self._join.changed(whole, subject.row, change)
+        return Effects(
+            value=value,
+            baseline=self._join.joined(baseline, subject.row),
+            row=row,
+            number=number_in_text,
+            score=score,
+        )
+
+    def _logits_without(self, subject, sequence, number):
+        """Returns the logits of sequences as they are, without any word, and without each word of a sequence.
+
+        The first two are `(sequences,)`; words are given by their sequences and numbers, `(words,)`.
+        """
         count = tf.size(subject.row)
         every = tf.range(count)
         asked = tf.concat([tf.fill([count], _NONE), tf.fill([count], _ALL), number], 0)
-        sequences = tf.concat([every, every, sequence], 0)
-        order = tf.argsort(sequences, stable=True)
-        logits = self._logits(subject, tf.gather(asked, order), tf.math.bincount(sequences, minlength=count))
-        logits = tf.gather(logits, tf.argsort(order))
-        whole, baseline, without = logits[:count], logits[count : 2 * count], logits[2 * count :]
-        value = self._join.joined(whole, subject.row)
-        row, number, copy = words_of_texts(tf.gather(subject.row, sequence), number)
-        score = tf.gather(value, row) - self._join.changed(whole, subject.row, Change(row, copy, sequence, without))
-        return Effects(value, self._join.joined(baseline, subject.row), row, number, score)
+        sequence_of_asked = tf.concat([every, every, sequence], 0)
+        # What is asked of a sequence is computed together.
+        order = tf.argsort(sequence_of_asked, stable=True)
+        counts = tf.math.bincount(sequence_of_asked, minlength=count)
+        in_order = self._logits(subject, tf.gather(asked, order), counts)
+        logits = tf.gather(in_order, tf.argsort(order))
+        return logits[:count], logits[count : 2 * count], logits[2 * count :]
 
     def _logits(self, subject, asked, counts):
         """Returns the logits without some words, `(asked,)`; `counts` of them are asked of each sequence, in order."""
@@ -87,18 +110,21 @@ class LeaveOneOut:
         def some(sequence, first, last):
             inputs, number = subject.part(sequence, lengths[sequence])
             begin = begins[sequence]
-            inputs = replaced(inputs, number, asked[begin + first : begin + last], self._replacement)
-            return logits_at(self._model, self._output, inputs, subject.place[sequence])
+            asked_now = asked[begin + first : begin + last]
+            copies = replaced(inputs, number, asked_now, self._replacement)
+            return logits_at(self._model, self._output, copies, subject.place[sequence])
 
         return in_chunks(some, counts, subject.rows_at_once(), tf.zeros([0]))
 
 
-def _present(subject):
-    """Returns the sequences and the numbers of the words of each sequence, int32 `(words,)`, in order."""
+def _words_of_sequences(subject):
+    """Returns the sequence and the number of each word that a sequence has, int32 `(words,)` each, in order."""
     numbers = tf.reshape(subject.number, [tf.size(subject.row), -1])
     places = tf.where(numbers >= 0)
-    most = tf.cast(tf.reduce_max(tf.pad(numbers, [[0, 0], [0, 1]], constant_values=0)) + 1, tf.int64)
-    keys = tf.unique(places[:, 0] * most + tf.cast(tf.gather_nd(numbers, places), tf.int64))[0]
+    highest = tf.reduce_max(tf.pad(numbers, [[0, 0], [0, 1]], constant_values=0))
+    most = tf.cast(highest + 1, tf.int64)
+    number_at_place = tf.cast(tf.gather_nd(numbers, places), tf.int64)
+    keys, _ = tf.unique(places[:, 0] * most + number_at_place)
     return tf.cast(keys // most, tf.int32), tf.cast(keys % most, tf.int32)
 
 
@@ -109,16 +135,18 @@ def words_of_texts(row, number):
     """
     most = tf.reduce_max(tf.concat([[0], number], 0)) + 1
     key = row * most + number
-    known = tf.sort(tf.unique(key)[0])
+    distinct, _ = tf.unique(key)
+    known = tf.sort(distinct)
     return known // most, known % most, tf.searchsorted(known, key)
 
 
 def replaced(inputs, number, asked, replacement):
     """Returns the inputs of copies of a sequence, `(asked, ...)`, each without the word of a number."""
-    asked = tf.reshape(asked, [-1] + [1] * number.shape.rank)
-    is_replaced = (number == asked) | ((asked == _ALL) & (number >= 0))
+    asked_of_copy = tf.reshape(asked, [-1] + [1] * number.shape.rank)
+    is_replaced = (number == asked_of_copy) | ((asked_of_copy == _ALL) & (number >= 0))
     copies = {name: tf.broadcast_to(ids, tf.shape(is_replaced)) for name, ids in inputs.items()}
-    return {**copies, "token_ids": tf.where(is_replaced, replacement, copies["token_ids"])}
+    copies["token_ids"] = tf.where(is_replaced, replacement, copies["token_ids"])
+    return copies
 
 
 def logits_at(model, output, inputs, place):
@@ -146,9 +174,12 @@ def in_chunks(some, counts, sizes, nothing):
     first = index * tf.gather(sizes, sequence)
     last = tf.minimum(first + tf.gather(sizes, sequence), tf.gather(counts, sequence))
 
+    def join(before, after):
+        return tf.concat([before, after], 0)
+
     def add(number, done):
-        found = some(sequence[number], first[number], last[number])
-        return number + 1, tf.nest.map_structure(lambda before, more: tf.concat([before, more], 0), done, found)
+        more = some(sequence[number], first[number], last[number])
+        return number + 1, tf.nest.map_structure(join, done, more)
 
     shapes = tf.nest.map_structure(lambda value: tf.TensorShape([None, *value.shape[1:]]), nothing)
     _, done = tf.while_loop(

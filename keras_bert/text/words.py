@@ -21,15 +21,25 @@ class Words(NamedTuple):
         """Returns the number of words of each text, `(texts,)`."""
         return tf.cast(self.starts.row_lengths(), tf.int32)
 
+    def of_rows(self, row):
+        """Returns the words of some texts, given their numbers."""
+        return Words(*(tf.gather(part, row) for part in self))
+
 
 def words_of(tokenizer, texts):
     """Returns the `Words` of strings `(texts,)`, which white space and punctuation separate."""
     tokens, starts, ends = tokenizer.with_offsets(texts)
     is_first = tokenizer.word_starts(tokens)
     counted = tf.cumsum(tf.cast(is_first, tf.int32))
-    number = counted - tf.gather(counted, tf.gather(tokens.row_starts(), tokens.value_rowids()))
-    starts, ends = tokenizer.word_places(tokens, starts, ends)
-    return Words(tokens, tokens.with_values(number), _int32(starts), _int32(ends))
+    counted_before = tf.gather(counted, tf.gather(tokens.row_starts(), tokens.value_rowids()))
+    number = counted - counted_before  # Each first token starts a word.
+    word_starts, word_ends = tokenizer.word_places(tokens, starts, ends)
+    return Words(
+        tokens,
+        number=tokens.with_values(number),
+        starts=tf.cast(word_starts, tf.int32),
+        ends=tf.cast(word_ends, tf.int32),
+    )
 
 
 def given_words(tokenizer, texts):
@@ -41,9 +51,11 @@ def given_words(tokenizer, texts):
     number = tokens.with_values(tf.repeat(numbers, pieces.values.row_lengths()))
     sizes = words.with_values(tf.strings.length(words.values))
     limits = tf.cumsum(sizes.values + 1)  # With the space behind each word, over all texts.
-    before = tf.gather(tf.pad(limits, [[1, 0]]), tf.gather(words.row_starts(), words.value_rowids()))
+    first_word = tf.gather(words.row_starts(), words.value_rowids())  # Of the text of each word.
+    before = tf.gather(tf.pad(limits, [[1, 0]]), first_word)
     ends = limits - 1 - before
-    return Words(tokens, number, words.with_values(ends - sizes.values), words.with_values(ends))
+    starts = ends - sizes.values
+    return Words(tokens, number, words.with_values(starts), words.with_values(ends))
 
 
 def packed(preprocessor, first, second=None):
@@ -57,8 +69,8 @@ def packed(preprocessor, first, second=None):
     if second is not None:
         tokens.append(second.tokens)
         codes.append(_codes(behind(first, second)))
-    inputs = preprocessor.pack(*tokens)
-    return inputs, _decoded(preprocessor.pack(*codes)["token_ids"])
+    packed_codes = preprocessor.pack(*codes)
+    return preprocessor.pack(*tokens), _decoded(packed_codes["token_ids"])
 
 
 def packed_choices(preprocessor, text, choices, chosen):
@@ -69,18 +81,20 @@ def packed_choices(preprocessor, text, choices, chosen):
     count = _choices_of_text(choices, chosen)
     repeated = _repeated(text, count)
     inputs = preprocessor.pack(repeated.tokens, choices.tokens)
-    codes = _codes_of_chosen(repeated, choices, chosen)
-    numbers = _decoded(preprocessor.pack(_codes(repeated.number), codes)["token_ids"])
     is_there = choices.tokens.row_lengths() > 0
     inputs["padding_mask"] = tf.where(is_there[:, None], inputs["padding_mask"], 0)
+    codes = _codes_of_chosen(repeated, choices, chosen)
+    packed_codes = preprocessor.pack(_codes(repeated.number), codes)
+    numbers = _decoded(packed_codes["token_ids"])
     shape = tf.stack([tf.size(chosen), count, tf.shape(numbers)[1]])
-    return {name: tf.reshape(ids, shape) for name, ids in inputs.items()}, tf.reshape(numbers, shape)
+    inputs_of_texts = {name: tf.reshape(ids, shape) for name, ids in inputs.items()}
+    return inputs_of_texts, tf.reshape(numbers, shape)
 
 
 def of_chosen(choices, chosen):
     """Returns the `Words` of the chosen choice of each text, given those of all choices of all texts."""
-    row = tf.range(tf.size(chosen)) * _choices_of_text(choices, chosen) + chosen
-    return Words(*(tf.gather(part, row) for part in choices))
+    count = _choices_of_text(choices, chosen)
+    return choices.of_rows(tf.range(tf.size(chosen)) * count + chosen)
 
 
 def of_choice_views(viewed, text, choices, chosen):
@@ -92,16 +106,21 @@ def of_choice_views(viewed, text, choices, chosen):
 
 def of_views(preprocessor, viewed, first, second=None):
     """Returns the number of the word at each position of the sequences of `ViewedTexts`, int32 `(views, length)`."""
-    inner = first.number if second is None else behind(first, second)
-    inside = viewed.values(inner.values)
-    none = tf.RaggedTensor.from_tensor(tf.fill([tf.size(viewed.offset), 1], NO_WORD))
-    none = none.with_row_splits_dtype(inside.row_splits.dtype)
-    before = [none]
+    number = first.number if second is None else behind(first, second)
+    inside = viewed.values(number.values)
+    dtype = inside.row_splits.dtype
+    column = tf.fill([tf.size(viewed.offset), 1], NO_WORD)
+    none = tf.RaggedTensor.from_tensor(column).with_row_splits_dtype(dtype)
+    # [CLS], the part of a first text that was kept, each [SEP]; then the view, and [SEP].
+    parts = [none]
     if second is not None:
         separators = preprocessor.vocabulary.pair_separators
-        kept = packing.cut(tf.gather(first.number, viewed.views.row), viewed.offset - 1 - separators)
-        before += [kept.with_row_splits_dtype(inside.row_splits.dtype), *[none] * separators]
-    return tf.concat([*before, inside, none], 1).to_tensor(NO_WORD)
+        of_first = tf.gather(first.number, viewed.views.row)
+        kept = packing.cut(of_first, viewed.offset - 1 - separators)
+        parts.append(kept.with_row_splits_dtype(dtype))
+        parts += [none] * separators
+    parts += [inside, none]
+    return tf.concat(parts, 1).to_tensor(NO_WORD)
 
 
 def behind(first, second):
@@ -110,10 +129,11 @@ def behind(first, second):
     return number.with_values(number.values + tf.gather(first.count(), number.value_rowids()))
 
 
-# A preprocessor packs numbers as it packs ids. They are negative, so that no special token that it adds is one of them.
-
-
 def _codes(number):
+    """Returns the numbers of words as a preprocessor packs them in the place of ids.
+
+    Codes are negative, so that no special token that it adds is one of them.
+    """
     return number.with_values(-1 - number.values)
 
 
@@ -124,8 +144,7 @@ def _choices_of_text(choices, chosen):
 
 def _repeated(text, count):
     """Returns the `Words` of texts, each of them a number of times."""
-    row = tf.repeat(tf.range(tf.size(text.count())), count)
-    return Words(*(tf.gather(part, row) for part in text))
+    return text.of_rows(tf.repeat(tf.range(tf.size(text.count())), count))
 
 
 def _codes_of_chosen(repeated, choices, chosen):
@@ -137,8 +156,5 @@ def _codes_of_chosen(repeated, choices, chosen):
 
 
 def _decoded(codes):
+    """Returns the numbers of codes, `NO_WORD` for the ids between them."""
     return tf.where(codes < 0, -1 - codes, NO_WORD)
-
-
-def _int32(offsets):
-    return tf.cast(offsets, tf.int32)
