@@ -9,7 +9,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from keras_bert.text.pieces import BYTES, REVERSIBLE, WORD_START, is_special
+from keras_bert.text.pieces import BYTES, CONTINUATION, REVERSIBLE, WORD_START, is_special
 from keras_bert.text.tokenizer import build_tokenizer
 from keras_bert.text.vocabulary import Vocabulary
 from keras_bert.text.wordpiece_tokenizer import WordSplitter
@@ -31,7 +31,7 @@ def mark_words(texts):
 
 def learned_words(texts):
     """Returns texts like those that the tokenizer splits, to learn a vocabulary on, without what is always bytes."""
-    reserved = "[" + "".join((WORD_START, *BYTES)) + "]+"
+    reserved = f"[{WORD_START}{''.join(BYTES)}]+"
     return tf.strings.regex_replace(mark_words(normalize(texts)), f"([^ ]){reserved}", r"\1 ")
 
 
@@ -56,7 +56,8 @@ class LosslessTokenizer:
 
     def __init__(self, vocabulary: Any):
         self.vocabulary = Vocabulary(vocabulary)
-        missing = [piece for piece in (*REVERSIBLE, WORD_START, *BYTES) if piece not in self.vocabulary]
+        needed = (*REVERSIBLE, WORD_START, *BYTES)
+        missing = [piece for piece in needed if piece not in self.vocabulary]
         if missing:
             raise ValueError(
                 f"{self.vocabulary.source}: the vocabulary lacks {missing[0]!r}. Expected one of "
@@ -66,13 +67,18 @@ class LosslessTokenizer:
         known = self._known_characters()
         self._known = tf.constant(known, tf.int32)
         self._plain = "[" + "".join(rf"\x{{{point:x}}}" for point in known) + " ]*"
-        self._texts = tf.constant([_text(piece) for piece in self.vocabulary.pieces])
+        self._texts = tf.constant([_bytes_of(piece) for piece in self.vocabulary.pieces])
 
     def __call__(self, texts):
-        texts = normalize(tf.convert_to_tensor(texts, tf.string))
-        plain = tf.reduce_all(tf.strings.regex_full_match(texts, self._plain))
-        texts = tf.cond(plain, lambda: mark_words(texts), lambda: self._marked_with_bytes(texts))
-        return self._tokenizer(tf.strings.regex_replace(texts, rf"([^\s]{{{_LONGEST}}})", r"\1 "))
+        normalized = normalize(tf.convert_to_tensor(texts, tf.string))
+        are_plain = tf.reduce_all(tf.strings.regex_full_match(normalized, self._plain))
+        marked = tf.cond(
+            are_plain,
+            lambda: mark_words(normalized),
+            lambda: self._marked_with_bytes(normalized),
+        )
+        split = tf.strings.regex_replace(marked, rf"([^\s]{{{_LONGEST}}})", r"\1 ")
+        return self._tokenizer(split)
 
     @property
     def start_id(self):
@@ -98,36 +104,47 @@ class LosslessTokenizer:
         """Returns `mark_words(texts)` with bytes in place of the characters outside the vocabulary."""
         characters = tf.strings.unicode_split(texts, "UTF-8")
         points = tf.strings.unicode_decode(texts, "UTF-8").flat_values
-        at = tf.minimum(tf.searchsorted(self._known, points), tf.size(self._known) - 1)
-        known = (tf.gather(self._known, at) == points) | (points == ord(" "))
-        replaced = tf.where(points == ord(" "), f" {WORD_START}", characters.flat_values)
-        rare = tf.boolean_mask(characters.flat_values, ~known)
-        numbers = tf.strings.unicode_decode(rare, "ISO-8859-1")
-        written = tf.strings.unicode_encode(
-            tf.expand_dims(numbers.with_values(numbers.flat_values + 0x2800), -1), "UTF-8"
-        )
-        written = " " + tf.strings.reduce_join(written, axis=-1, separator=" ") + " "
-        replaced = tf.tensor_scatter_nd_update(replaced, tf.where(~known), written)
-        return tf.where(texts == "", "", WORD_START) + tf.strings.reduce_join(characters.with_values(replaced), axis=-1)
+        place = tf.minimum(tf.searchsorted(self._known, points), tf.size(self._known) - 1)
+        is_space = points == ord(" ")
+        is_known = (tf.gather(self._known, place) == points) | is_space
+        with_marks = tf.where(is_space, f" {WORD_START}", characters.flat_values)
+        unknown = tf.boolean_mask(characters.flat_values, ~is_known)
+        written = _written_bytes(unknown)
+        replaced = tf.tensor_scatter_nd_update(with_marks, tf.where(~is_known), written)
+        joined = tf.strings.reduce_join(characters.with_values(replaced), axis=-1)
+        return tf.where(texts == "", "", WORD_START) + joined
 
     def _known_characters(self):
         """Returns the sorted code points that the vocabulary covers at any place of a word."""
         marks = {WORD_START, *BYTES}
-        single = [piece for piece in self.vocabulary.pieces if len(piece) == 1 and piece not in marks]
-        apart = WordSplitter(lowercase=False)([f"a{character}a" for character in single]).to_list()
+        pieces = self.vocabulary.pieces
+        single = [piece for piece in pieces if len(piece) == 1 and piece not in marks]
+        between_letters = [f"a{character}a" for character in single]
+        apart = WordSplitter(lowercase=False)(between_letters).to_list()
         known = []
         for character, words in zip(single, apart, strict=True):
             is_word = words == [b"a", character.encode(), b"a"]
-            is_letter = words == [f"a{character}a".encode()] and f"##{character}" in self.vocabulary
+            is_letter = words == [f"a{character}a".encode()] and CONTINUATION + character in self.vocabulary
             if is_word or is_letter:
                 known.append(ord(character))
         return sorted(known)
 
 
-def _text(piece):
+def _written_bytes(characters):
+    """Returns strings with the pieces of the bytes of characters, with a space around each."""
+    numbers = tf.strings.unicode_decode(characters, "ISO-8859-1")
+    points = tf.expand_dims(numbers.with_values(numbers.flat_values + ord(BYTES[0])), -1)
+    pieces = tf.strings.unicode_encode(points, "UTF-8")
+    return " " + tf.strings.reduce_join(pieces, axis=-1, separator=" ") + " "
+
+
+def _bytes_of(piece):
     """Returns the bytes that a piece stands for."""
     if is_special(piece):
         return b""
     if piece in BYTES:
         return bytes([BYTES.index(piece)])
-    return (piece.removeprefix("##") if len(piece) > 2 else piece).replace(WORD_START, " ").encode()
+    written = piece
+    if piece != CONTINUATION:  # Which is a piece of two signs, too.
+        written = piece.removeprefix(CONTINUATION)
+    return written.replace(WORD_START, " ").encode()

@@ -20,18 +20,21 @@ def add_words(vocabulary, words, lowercase: bool):
     if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
         raise ValueError(f"`words` must be a list of strings. Received: words={words!r:.200}")
     new = vocabulary.algorithm.tokenizer_class().new_pieces(vocabulary, words, lowercase)
-    if known := len(words) - len(new.before):
+    known = len(words) - len(new.before)
+    if known:
         _LOG.warning(_KNOWN, f"{known:,}", f"{len(words):,}")
-    extended = extend(vocabulary, list(new.before))
-    extended = Vocabulary(extended, [*vocabulary.added_tokens, *new.added_tokens])
+    with_pieces = extend(vocabulary, list(new.before))
+    extended = Vocabulary(with_pieces, [*vocabulary.added_tokens, *new.added_tokens])
     _check_whole(new.words, extended, lowercase)
-    return extended, {extended.id(piece): ids for piece, ids in new.before.items()}
+    ids_before = {extended.id(piece): ids for piece, ids in new.before.items()}
+    return extended, ids_before
 
 
 def without_known(words, vocabulary):
     """Returns the words that are no pieces, such as the lines of a vocab.txt that extends the vocabulary."""
     further = [word for word in words if word not in vocabulary]
-    if known := len(words) - len(further):
+    known = len(words) - len(further)
+    if known:
         _LOG.warning(_KNOWN, f"{known:,}", f"{len(words):,}")
     return further
 

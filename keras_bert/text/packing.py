@@ -33,18 +33,23 @@ class Packing:
     def pack(self, first, second=None):
         """Returns the model inputs of ragged ids `(batch, tokens)`, dense int32 tensors `(batch, length)`."""
         if second is None:
-            first = self._kept(first, self.room())
-            length = self._length(first.row_lengths() + 2)
-        else:
-            rooms = truncated_lengths(first.row_lengths(), second.row_lengths(), self.room(pair=True), self.only_second)
-            first = self._kept(first, rooms[0])
-            second = self._kept(second, rooms[1])
-            length = self._length(rooms[0] + rooms[1] + 2 + self.vocabulary.pair_separators)
-        return _sequences(first, second, length, self.vocabulary)
+            kept = self._kept(first, self.room())
+            length = self._length(kept.row_lengths() + 2)
+            return _sequences(kept, None, length, self.vocabulary)
+        first_length, second_length = truncated_lengths(
+            first.row_lengths(), second.row_lengths(), self.room(pair=True), self.only_second
+        )
+        length = self._length(first_length + second_length + 2 + self.vocabulary.pair_separators)
+        kept_first = self._kept(first, first_length)
+        kept_second = self._kept(second, second_length)
+        return _sequences(kept_first, kept_second, length, self.vocabulary)
 
     def room(self, pair=False):
         """Returns the number of tokens of texts that fit, beside `[CLS]` and each `[SEP]`."""
-        return self.sequence_length - 2 - pair * self.vocabulary.pair_separators
+        room = self.sequence_length - 2
+        if pair:
+            room -= self.vocabulary.pair_separators
+        return room
 
     def views(self, lengths):
         """Returns the `Views` of single texts of these numbers of tokens, `(batch,)`."""
@@ -65,14 +70,17 @@ class Packing:
         """Returns the tokens that are read of ragged ids `(batch, tokens)`: at most `room`, a number or `(batch,)`."""
         if self.reading.name == HEAD_TAIL:
             return self.reading.unchecked_views(tokens.row_lengths(), room).take(tokens)
-        return cut(tokens, room, "left" if self.reading.name == TAIL else "right")
+        side = "left" if self.reading.name == TAIL else "right"
+        return cut(tokens, room, side)
 
     def _length(self, lengths):
+        """Returns the length of sequences with padding, given those without, `(batch,)`."""
         if self.padding == "fixed":
             return self.sequence_length
         longest = tf.reduce_max(tf.pad(tf.cast(lengths, tf.int32), [[0, 1]], constant_values=2))
         multiple = 1 if self.padding == "longest" else self.padding
-        return tf.minimum((longest + multiple - 1) // multiple * multiple, self.sequence_length)
+        padded = (longest + multiple - 1) // multiple * multiple
+        return tf.minimum(padded, self.sequence_length)
 
 
 def truncated_lengths(first, second, room, only_second: bool = False):
@@ -81,9 +89,9 @@ def truncated_lengths(first, second, room, only_second: bool = False):
     Google's rule: the longer text is truncated until both fit; if both are equally long, the second one. `first` and
     `second` are lengths `(batch,)`. With `only_second`, the first text is truncated only if it alone is too long.
     """
-    least = room if only_second else tf.maximum(room - second, (room + 1) // 2)
-    first = tf.minimum(first, least)
-    return first, tf.minimum(second, room - first)
+    most_of_first = room if only_second else tf.maximum(room - second, (room + 1) // 2)
+    truncated_first = tf.minimum(first, most_of_first)
+    return truncated_first, tf.minimum(second, room - truncated_first)
 
 
 def _sequences(first, second, length, vocabulary):
@@ -92,28 +100,30 @@ def _sequences(first, second, length, vocabulary):
     These are dense int32 tensors `(batch, length)`. `second` may be `None`. The `Vocabulary` defines the ids of
     `[CLS]`, `[SEP]` and `[PAD]`, whether pairs have segments, and how many `[SEP]` are between them.
     """
-    position, separators = tf.range(length)[tf.newaxis], vocabulary.pair_separators
     start, end, pad = vocabulary.ids(["[CLS]", "[SEP]", "[PAD]"])
+    position = tf.range(length)[tf.newaxis]
     first_end = tf.cast(first.row_lengths(), tf.int32)[:, tf.newaxis] + 1
-    ids = tf.where(position == 0, start, tf.where(position < first_end, _at(first, position - 1), end))
-    last = first_end
+    ids_of_first = tf.where(position < first_end, _at(first, position - 1), end)
+    ids = tf.where(position == 0, start, ids_of_first)
+    last = first_end  # The position of the last [SEP].
     if second is not None:
-        last = first_end + tf.cast(second.row_lengths(), tf.int32)[:, tf.newaxis] + separators
-        within = (position >= first_end + separators) & (position < last)
-        ids = tf.where(within, _at(second, position - first_end - separators), ids)
-    real = position <= last
-    is_second = real & (position > first_end) & vocabulary.pair_segments
+        second_start = first_end + vocabulary.pair_separators
+        last = second_start + tf.cast(second.row_lengths(), tf.int32)[:, tf.newaxis]
+        is_within = (position >= second_start) & (position < last)
+        ids = tf.where(is_within, _at(second, position - second_start), ids)
+    is_real = position <= last
+    is_second = is_real & (position > first_end) & vocabulary.pair_segments
     return {
-        "token_ids": tf.where(real, ids, pad),
+        "token_ids": tf.where(is_real, ids, pad),
         "segment_ids": tf.cast(is_second, tf.int32),
-        "padding_mask": tf.cast(real, tf.int32),
+        "padding_mask": tf.cast(is_real, tf.int32),
     }
 
 
 def _at(ragged, position):
     """Gathers values at positions relative to the start of each row; arbitrary values for positions outside the row."""
     flat = tf.cast(ragged.row_starts(), tf.int32)[:, tf.newaxis] + position
-    values = tf.pad(ragged.values, [[0, 1]])
+    values = tf.pad(ragged.values, [[0, 1]])  # There may be none.
     return tf.gather(values, tf.clip_by_value(flat, 0, tf.size(values) - 1))
 
 
@@ -125,9 +135,11 @@ def select(keep, *ragged):
     places = tf.where(keep)[:, 0]
     before = tf.pad(tf.cumsum(tf.cast(keep, ragged[0].row_splits.dtype)), [[1, 0]])
     splits = tf.gather(before, ragged[0].row_splits)
-    return tuple(
-        tf.RaggedTensor.from_row_splits(tf.gather(each.values, places), splits, validate=False) for each in ragged
-    )
+    selected = []
+    for each in ragged:
+        values = tf.gather(each.values, places)
+        selected.append(tf.RaggedTensor.from_row_splits(values, splits, validate=False))
+    return tuple(selected)
 
 
 def first_of_rows(ragged):
@@ -139,7 +151,8 @@ def first_of_rows(ragged):
 
 def cut(ragged, lengths, side="right"):
     """Truncates the rows of a ragged tensor `(batch, tokens)` to `lengths`, a scalar or `(batch,)`, at a side."""
-    starts, ends = ragged.row_starts(), ragged.row_limits()
+    starts = ragged.row_starts()
+    ends = ragged.row_limits()
     kept = tf.minimum(ragged.row_lengths(), tf.cast(lengths, starts.dtype))
     if side == "left":
         return ranges(ragged, ends - kept, ends)

@@ -39,15 +39,16 @@ def check_special_tokens(ids, pieces, source):
     """Raises if a special token has no piece; `ids` are by piece and by name."""
     if ids.keys() >= set(REVERSIBLE):
         return
-    missing = next((name for name in NEEDED if name not in ids), None)
-    if missing is None:
+    missing = [name for name in NEEDED if name not in ids]
+    if not missing:
         return
-    similar = next((piece for piece in pieces if piece.lower() == missing.lower()), None)
+    name = missing[0]
+    similar = next((piece for piece in pieces if piece.lower() == name.lower()), None)
     hint = ""
     if similar is not None:
         hint = f"; {place_of(source, ids[similar])} has {similar!r} instead: use an unmodified copy"
     raise ValueError(
-        f"{source}: the vocabulary lacks {missing}{hint}. Expected a BERT vocabulary with [PAD], [UNK], [CLS] and [SEP]"
+        f"{source}: the vocabulary lacks {name}{hint}. Expected a BERT vocabulary with [PAD], [UNK], [CLS] and [SEP]"
     )
 
 

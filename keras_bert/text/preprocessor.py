@@ -81,8 +81,9 @@ class TextPreprocessor(keras.layers.Layer):
         self.truncation = truncation
         self.padding = plain_number(padding)
         self.long_texts = long_texts
-        self.overlap, self.max_windows = plain_number(overlap), plain_number(max_windows)
-        self._check()
+        self.overlap = plain_number(overlap)
+        self.max_windows = plain_number(max_windows)
+        self._check_settings()
         self.packing = Packing(
             self.vocabulary,
             self.sequence_length,
@@ -92,17 +93,17 @@ class TextPreprocessor(keras.layers.Layer):
         )
         self._windows = self._create_windows()
         self.tokenizer = build_tokenizer(
-            self.vocabulary, lowercase, strip_accents=strip_accents, keep_special_tokens=keep_special_tokens
+            self.vocabulary,
+            lowercase,
+            strip_accents=strip_accents,
+            keep_special_tokens=keep_special_tokens,
         )
         self.supports_jit = False
         self._convert_input_args = False  # Keras would move strings to the device of its backend.
-        texts = tf.TensorSpec([None], tf.string)
-        self._single = tf.function(self._pack_single, input_signature=[texts], autograph=False)
-        self._pair = tf.function(self._pack_pair, input_signature=[texts, texts], autograph=False)
-        self._counted_single = tf.function(self._count_single, input_signature=[texts], autograph=False)
-        self._counted_pair = tf.function(self._count_pair, input_signature=[texts, texts], autograph=False)
+        self._create_graphs()
 
-    def _check(self):
+    def _check_settings(self):
+        """Raises for a setting that texts cannot be packed with."""
         least = 2 + self.vocabulary.pair_separators
         if not is_count(self.sequence_length, least):
             raise ValueError(
@@ -125,8 +126,10 @@ class TextPreprocessor(keras.layers.Layer):
         """Returns the `Reading` of one sequence: which tokens are kept of a text that is too long."""
         if self.long_texts == WINDOWS:
             return reading(HEAD)
-        at_side = TAIL if self.vocabulary.truncation_side == "left" else HEAD
-        return reading(self.long_texts or at_side, overlap=self.overlap, max_windows=self.max_windows)
+        name = self.long_texts
+        if name is None:
+            name = TAIL if self.vocabulary.truncation_side == "left" else HEAD
+        return reading(name, overlap=self.overlap, max_windows=self.max_windows)
 
     def _create_windows(self):
         """Returns the `Reading` of several sequences, `None` for one."""
@@ -139,6 +142,15 @@ class TextPreprocessor(keras.layers.Layer):
         elif is_count(overlap, room):
             raise ValueError(f"`overlap` must be less than the {room} tokens of a window. Received: overlap={overlap}")
         return reading(WINDOWS, overlap=overlap, max_windows=self.max_windows)
+
+    def _create_graphs(self):
+        texts = tf.TensorSpec([None], tf.string)
+        graph_of_texts = tf.function(input_signature=[texts], autograph=False)
+        graph_of_pairs = tf.function(input_signature=[texts, texts], autograph=False)
+        self._single = graph_of_texts(self._pack_single)
+        self._pair = graph_of_pairs(self._pack_pair)
+        self._counted_single = graph_of_texts(self._count_single)
+        self._counted_pair = graph_of_pairs(self._count_pair)
 
     @property
     def reads_windows(self):
@@ -154,7 +166,8 @@ class TextPreprocessor(keras.layers.Layer):
 
     def call(self, inputs):
         text = inputs["text"]
-        packed = self._packed({name: tf.reshape(strings, [-1]) for name, strings in inputs.items()})
+        flat = {name: tf.reshape(strings, [-1]) for name, strings in inputs.items()}
+        packed = self._packed(flat)
         if text.shape.rank == 1:
             return packed
         if text.shape.rank == 0:
@@ -164,7 +177,8 @@ class TextPreprocessor(keras.layers.Layer):
     def _packed(self, inputs):
         """Returns the model inputs of strings `(texts,)`, or of pairs of them."""
         if self.long_texts in _NOT_CUT:
-            return self.counted(inputs)[0]
+            packed, _ = self.counted(inputs)
+            return packed
         if "pair" in inputs:
             return self._pair(inputs["text"], inputs["pair"])
         return self._single(inputs["text"])
@@ -173,15 +187,16 @@ class TextPreprocessor(keras.layers.Layer):
         return self.packing.pack(self.tokenizer(texts))
 
     def _pack_pair(self, texts, pairs):
-        return self.packing.pack(*self._tokens_of_pair(texts, pairs))
+        first, second = self._tokens_of_pair(texts, pairs)
+        return self.packing.pack(first, second)
 
     def _count_single(self, texts):
         tokens = self.tokenizer(texts)
         return self.packing.pack(tokens), self.packing.token_counts(tokens)
 
     def _count_pair(self, texts, pairs):
-        tokens = self._tokens_of_pair(texts, pairs)
-        return self.packing.pack(*tokens), self.packing.token_counts(*tokens)
+        first, second = self._tokens_of_pair(texts, pairs)
+        return self.packing.pack(first, second), self.packing.token_counts(first, second)
 
     def _tokens_of_pair(self, texts, pairs):
         check = tf.debugging.assert_equal(tf.size(texts), tf.size(pairs), "`text` and `pair` must have the same shape")
@@ -207,7 +222,8 @@ class TextPreprocessor(keras.layers.Layer):
             return packed, counts
         fits = tf.reduce_all(counts[TOKENS] == counts[READ])
         message = f"{TOO_LONG} (long_texts={self.long_texts}). Its number of tokens:"
-        with tf.control_dependencies([tf.debugging.Assert(fits, [message, tf.reduce_max(counts[TOKENS])])]):
+        check = tf.debugging.Assert(fits, [message, tf.reduce_max(counts[TOKENS])])
+        with tf.control_dependencies([check]):
             return tf.nest.map_structure(tf.identity, (packed, counts))
 
     def windows(self, inputs, offsets=False):
@@ -219,13 +235,15 @@ class TextPreprocessor(keras.layers.Layer):
         """
         self._check_reads_windows()
         inputs = as_strings(inputs)
-        tokens, places = self._with_places(inputs["pair" if "pair" in inputs else "text"], offsets)
         if "pair" not in inputs:
+            tokens, places = self._with_places(inputs["text"], offsets)
             return ViewedTexts(self, self._windows, tokens, offsets=places)
+        tokens, places = self._with_places(inputs["pair"], offsets)
         self._check_pair_windows()
         room = self.packing.room(pair=True)
         first = self.tokenizer(inputs["text"])
-        before = cut(first, tf.maximum(room // 2, room - tf.cast(tokens.row_lengths(), tf.int32)))
+        most_of_first = tf.maximum(room // 2, room - tf.cast(tokens.row_lengths(), tf.int32))
+        before = cut(first, most_of_first)
         left_out = tf.cast(first.row_lengths() - before.row_lengths(), tf.int32)
         return ViewedTexts(self, self._windows, tokens, before=before, offsets=places, left_out=left_out)
 
@@ -236,7 +254,8 @@ class TextPreprocessor(keras.layers.Layer):
         choices = _to_strings(choices, "choices")
         tokens, places = self._with_places(_to_strings(text, "text"), offsets)
         tokens_of_choices = self.tokenizer(tf.reshape(choices, [-1]))
-        return ViewedChoices(self, self._windows, tokens, tokens_of_choices, tf.shape(choices)[1], offsets=places)
+        count = tf.shape(choices)[1]
+        return ViewedChoices(self, self._windows, tokens, tokens_of_choices, count, offsets=places)
 
     def _with_places(self, texts, offsets):
         """Returns the tokens of strings, and with `offsets` where they start and end, or `None`."""
@@ -255,8 +274,9 @@ class TextPreprocessor(keras.layers.Layer):
         `least_taken` is the number of tokens that this half must have.
         """
         room = self.packing.room(pair=True)
-        least = room - room // 2
-        if least <= 0 or room // 2 < least_taken:
+        taken = room // 2
+        least = room - taken  # Of a window.
+        if least <= 0 or taken < least_taken:
             expected = 3 + least_taken + self.vocabulary.pair_separators
             raise ValueError(
                 f"`sequence_length` must be at least {expected} for windows of pairs. "
@@ -277,17 +297,21 @@ class TextPreprocessor(keras.layers.Layer):
         inputs = as_strings(inputs)
         if inputs["text"].shape.rank == 0:
             packed = self.call(inputs)
-            return {name: ids[: tf.reduce_sum(packed["padding_mask"])] for name, ids in packed.items()}
+            length = tf.reduce_sum(packed["padding_mask"])
+            return {name: ids[:length] for name, ids in packed.items()}
         parts = list(self.ragged_parts(inputs))
-        return {name: tf.concat([part[name] for part in parts], 0) for name in parts[0]}
+        joined = {}
+        for name in parts[0]:
+            joined[name] = tf.concat([part[name] for part in parts], 0)
+        return joined
 
     def ragged_parts(self, inputs):
         """Yields what `ragged` returns in parts of a few thousand texts."""
         inputs = as_strings(inputs)
         rows = int(tf.size(inputs["text"]))
         for start in range(0, max(rows, 1), _CHUNK):
-            packed = self.call({name: value[start : start + _CHUNK] for name, value in inputs.items()})
-            yield unpadded(packed)
+            chunk = {name: value[start : start + _CHUNK] for name, value in inputs.items()}
+            yield unpadded(self.call(chunk))
 
     def with_choices(self, text, choices):
         """Pairs each text with its choices, for multiple choice.
@@ -300,22 +324,25 @@ class TextPreprocessor(keras.layers.Layer):
         Returns:
             The model inputs, `(batch, choices, length)`.
         """
-        return self.counted_choices(text, choices)[0]
+        packed, _ = self.counted_choices(text, choices)
+        return packed
 
     def counted_choices(self, text, choices):
         """Same as `with_choices`; also returns the `token_counts` of each text with its longest choice."""
         choices = _to_strings(choices, "choices")
-        text = tf.repeat(_to_strings(text, "text")[:, tf.newaxis], tf.shape(choices)[1], axis=1)
-        inputs = as_strings({"text": text, "pair": choices})
-        first, second = (self.tokenizer(tf.reshape(strings, [-1])) for strings in inputs.values())
+        repeated = tf.repeat(_to_strings(text, "text")[:, tf.newaxis], tf.shape(choices)[1], axis=1)
+        inputs = as_strings({"text": repeated, "pair": choices})
+        first = self.tokenizer(tf.reshape(inputs["text"], [-1]))
+        second = self.tokenizer(tf.reshape(inputs["pair"], [-1]))
         packed = self.packing.pack(first, second)
         is_there = second.row_lengths() > 0
         packed["padding_mask"] = tf.where(is_there[:, tf.newaxis], packed["padding_mask"], 0)
-        counts = {
-            name: tf.reduce_max(tf.reshape(tf.where(is_there, count, 0), tf.shape(choices)), axis=1)
-            for name, count in self.packing.token_counts(first, second).items()
-        }
-        return self._all_read({name: _unflatten(ids, choices) for name, ids in packed.items()}, counts)
+        counts = {}
+        for name, count in self.packing.token_counts(first, second).items():
+            of_choices = tf.reshape(tf.where(is_there, count, 0), tf.shape(choices))
+            counts[name] = tf.reduce_max(of_choices, axis=1)
+        packed = {name: _unflatten(ids, choices) for name, ids in packed.items()}
+        return self._all_read(packed, counts)
 
     def from_words(self, words):
         """Packs sentences of words, for tagging.
@@ -334,31 +361,39 @@ class TextPreprocessor(keras.layers.Layer):
         starts = pieces.values.row_starts() - tf.gather(sentences.row_starts(), row)
         views = self.packing.views(sentences.row_lengths())
         index = views.index_of(tf.cast(row, tf.int32), tf.cast(starts, tf.int32))
-        seen = (pieces.values.row_lengths() > 0) & (index >= 0)
-        return self.packing.pack(sentences), words.with_values(tf.where(seen, index + 1, -1))
+        is_seen = (pieces.values.row_lengths() > 0) & (index >= 0)
+        positions = tf.where(is_seen, index + 1, -1)  # Behind [CLS].
+        return self.packing.pack(sentences), words.with_values(positions)
 
     def decode(self, ids):
         """Converts ids to text without `[CLS]`, `[SEP]` and `[PAD]`: a string for one sequence, a list for a batch."""
         if isinstance(ids, list | tuple):
             ids = tf.ragged.constant(ids)  # Rows of any length.
-        ids = ids.to_list() if isinstance(ids, tf.RaggedTensor) else keras.ops.convert_to_numpy(ids).tolist()
-        if ids and isinstance(ids[0], list):
-            return [self.decode(row) for row in ids]
-        wrong = [index for index in ids if type(index) is not int or not 0 <= index < len(self.vocabulary)]
-        if wrong:
-            raise ValueError(
-                f"`ids` must be integers from 0 to {len(self.vocabulary) - 1}, the ids of the vocabulary. "
-                f"Received: {wrong[0]!r} among them"
-            )
+        if isinstance(ids, tf.RaggedTensor):
+            rows = ids.to_list()
+        else:
+            rows = keras.ops.convert_to_numpy(ids).tolist()
+        if rows and isinstance(rows[0], list):
+            return [self.decode(row) for row in rows]
+        return self._text_of(rows)
+
+    def _text_of(self, ids):
+        """Returns the text of a list of ids."""
+        for index in ids:
+            if type(index) is not int or not 0 <= index < len(self.vocabulary):
+                raise ValueError(
+                    f"`ids` must be integers from 0 to {len(self.vocabulary) - 1}, the ids of the vocabulary. "
+                    f"Received: {index!r} among them"
+                )
         left_out = self.vocabulary.ids(["[PAD]", "[CLS]", "[SEP]"])
-        return self.vocabulary.text([self.vocabulary.pieces[index] for index in ids if index not in left_out])
+        pieces = [self.vocabulary.pieces[index] for index in ids if index not in left_out]
+        return self.vocabulary.text(pieces)
 
     def compute_output_spec(self, inputs):
         length = self.sequence_length if self.padding == "fixed" else None
         shape = (*inputs["text"].shape, length)
-        return {
-            name: keras.KerasTensor(shape, "int32", name=name) for name in ("token_ids", "segment_ids", "padding_mask")
-        }
+        names = ("token_ids", "segment_ids", "padding_mask")
+        return {name: keras.KerasTensor(shape, "int32", name=name) for name in names}
 
     def get_config(self):
         return {
@@ -378,9 +413,10 @@ class TextPreprocessor(keras.layers.Layer):
 
 def _unflatten(ids, text):
     """Reshapes `(strings, length)` to the shape of the strings plus one axis."""
-    length = ids.shape[-1]
-    ids = tf.reshape(ids, tf.concat([tf.shape(text), tf.shape(ids)[1:]], 0))
-    return ids if text.shape.rank is None else tf.ensure_shape(ids, [*text.shape, length])
+    reshaped = tf.reshape(ids, tf.concat([tf.shape(text), tf.shape(ids)[1:]], 0))
+    if text.shape.rank is None:
+        return reshaped
+    return tf.ensure_shape(reshaped, [*text.shape, ids.shape[-1]])
 
 
 def as_strings(inputs):
@@ -395,13 +431,15 @@ def as_strings(inputs):
         inputs = {"text": inputs}
     if "text" not in inputs or not set(inputs) <= {"text", "pair"}:
         raise ValueError(f"a dict must have `text`, and `pair` for pairs. Received: keys {sorted(inputs)}")
-    inputs = {name: _to_strings(value, name) for name, value in inputs.items()}
-    if "pair" in inputs and not tf.TensorShape(inputs["text"].shape).is_compatible_with(inputs["pair"].shape):
-        raise ValueError(
-            "`text` and `pair` must have the same shape. "
-            f"Received: text.shape={inputs['text'].shape}, pair.shape={inputs['pair'].shape}"
-        )
-    return inputs
+    strings = {name: _to_strings(value, name) for name, value in inputs.items()}
+    if "pair" in strings:
+        shape = strings["text"].shape
+        pair_shape = strings["pair"].shape
+        if not tf.TensorShape(shape).is_compatible_with(pair_shape):
+            raise ValueError(
+                f"`text` and `pair` must have the same shape. Received: text.shape={shape}, pair.shape={pair_shape}"
+            )
+    return strings
 
 
 def _to_strings(value, name):
@@ -418,18 +456,26 @@ def _to_strings(value, name):
             f"Received: {value[0]!r} first"
         )
     array = np.asarray(value, dtype=object)
+    encoded = []
     for part in array.flat:
-        if not isinstance(part, str | bytes):
+        if isinstance(part, str):
+            encoded.append(part.encode(errors="surrogatepass"))
+        elif isinstance(part, bytes):
+            encoded.append(part)
+        else:
             raise ValueError(f"`{name}` must be strings, in lists of equal length. Received: {part!r} among them")
-    encoded = [part.encode(errors="surrogatepass") if isinstance(part, str) else part for part in array.flat]
     return tf.reshape(tf.constant(encoded, tf.string), array.shape)
 
 
 def _to_words(words):
+    """Converts sentences of words, ragged strings or lists of lists, to a ragged tensor."""
     lists = list | tuple | np.ndarray
     if isinstance(words, lists) and all(isinstance(row, lists) for row in words):
-        flat = _to_strings([word for row in words for word in row], "words")
-        words = tf.RaggedTensor.from_row_lengths(flat, np.array([len(row) for row in words], np.int64))
+        flat = []
+        for row in words:
+            flat.extend(row)
+        lengths = np.array([len(row) for row in words], np.int64)
+        words = tf.RaggedTensor.from_row_lengths(_to_strings(flat, "words"), lengths)
     if not isinstance(words, tf.RaggedTensor) or words.shape.rank != 2 or words.dtype != tf.string:
         raise ValueError(
             "`words` must be ragged strings `(batch, words)`, or lists of lists of them. "

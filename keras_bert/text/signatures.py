@@ -25,7 +25,7 @@ def texts(answer, *names):
 
 def text_with_lists(answer, name):
     """Wraps a function of texts `(batch,)` and of lists of strings, `(batch, values)`, with `""` for absent ones."""
-    specs = tf.TensorSpec([None], tf.string, "text"), tf.TensorSpec([None, None], tf.string, name)
+    specs = [tf.TensorSpec([None], tf.string, "text"), tf.TensorSpec([None, None], tf.string, name)]
     return tf.function(answer, input_signature=specs, autograph=False)
 
 
@@ -55,18 +55,20 @@ def outputs_of_texts(run, preprocessor, inputs, deciding=None, speaks=None):
     texts, `(windows, classes)` each, to how much each window spoke for the answer, `(windows,)`.
     """
     if not preprocessor.reads_windows:
-        inputs, counts = preprocessor.counted(inputs)
-        return run(inputs), counts
-    return joined_outputs(run, preprocessor.windows(inputs, offsets=deciding is not None), deciding, speaks)
+        packed, counts = preprocessor.counted(inputs)
+        return run(packed), counts
+    views = preprocessor.windows(inputs, offsets=deciding is not None)
+    return joined_outputs(run, views, deciding, speaks)
 
 
 def outputs_of_choices(model, preprocessor, text, choices, deciding):
     """Returns the same for texts `(batch,)` with choices `(batch, choices)`; `deciding` has the logits of choices."""
     if not preprocessor.reads_windows:
-        inputs, counts = preprocessor.counted_choices(text, choices)
-        return model(inputs, training=False), counts
+        packed, counts = preprocessor.counted_choices(text, choices)
+        return model(packed, training=False), counts
     views = preprocessor.windows_with_choices(text, choices, offsets=True)
-    return joined_outputs(functools.partial(outputs_in_parts, model), views, deciding, speaks_for_class)
+    run = functools.partial(outputs_in_parts, model)
+    return joined_outputs(run, views, deciding, speaks_for_class)
 
 
 def joined_outputs(run, views, deciding=None, speaks=None):
@@ -85,14 +87,21 @@ def joined_outputs(run, views, deciding=None, speaks=None):
 def traced_once(function):
     """Makes all signatures call one graph: tracing takes most of the time of an export. Nothing changes eagerly."""
     traced = tf.function(function, autograph=False)
-    return lambda inputs: (traced if tf.inside_function() else function)(inputs)
+
+    def call(inputs):
+        if tf.inside_function():
+            return traced(inputs)
+        return function(inputs)
+
+    return call
 
 
 class TracedOnce:
     """A model that all signatures call as one function."""
 
     def __init__(self, model):
-        self.input, self.output = model.input, model.output
+        self.input = model.input
+        self.output = model.output
         self._answer = traced_once(lambda inputs: model(inputs, training=False))
 
     def __call__(self, inputs, training=False):
@@ -107,31 +116,45 @@ def on_ids(model, length=None):
     names = list(model.input)
     specs = [_spec(model.input[name], name, length) for name in names]
 
-    def run(*ids):
-        of_tokens = {name: each for name, each in zip(names, ids, strict=True) if _is_of_tokens(model.input[name])}
+    def run(*values):
+        ids = {}
+        for name, value in zip(names, values, strict=True):
+            if _is_of_tokens(model.input[name]):
+                ids[name] = value
         # Otherwise an error of the model may come first.
-        with tf.control_dependencies(_checks(list(of_tokens), list(of_tokens.values()))):
-            ids = [tf.identity(each) for each in ids]
-        outputs = model(dict(zip(names, ids, strict=True)), training=False)
+        with tf.control_dependencies(_shape_checks(ids)):
+            checked = [tf.identity(value) for value in values]
+        outputs = model(dict(zip(names, checked, strict=True)), training=False)
         return {name: value for name, value in outputs.items() if not isinstance(value, list)}
 
     return tf.function(run, input_signature=specs, autograph=False)
 
 
-def _checks(names, ids):
-    """Refuses empty sequences, and inputs of different shapes, which the model would broadcast."""
-    first, checks = {}, []
-    for name, shape in zip(names, map(tf.shape, ids), strict=True):
+def _shape_checks(ids):
+    """Returns checks that refuse empty sequences, and inputs of different shapes, which the model would broadcast.
+
+    `ids` are tensors by the names of inputs. Those whose names begin alike with one of `_OWN_LENGTH` have the same
+    shape, and so do all others.
+    """
+    shapes = {name: tf.shape(values) for name, values in ids.items()}
+    first_of_group = {}
+    first_of_all = None
+    checks = []
+    for name, shape in shapes.items():
         start = name.partition("_")[0]
-        known, expected = first.setdefault(start if start in _OWN_LENGTH else "", (name, shape))
-        if known != name:
-            checks.append(require(shape == expected, f"`{name}` must have the shape of `{known}`", shape=shape))
+        group = start if start in _OWN_LENGTH else ""
+        if group in first_of_group:
+            known = first_of_group[group]
+            checks.append(require(shape == shapes[known], f"`{name}` must have the shape of `{known}`", shape=shape))
             continue
-        if start != "mask":
+        first_of_group[group] = name
+        if group != "mask":
             checks.append(require(shape[1:] > 0, f"`{name}` must have at least one token in each row", shape=shape))
-        if name != names[0]:
-            rows = tf.shape(ids[0])[0]
-            checks.append(require(shape[0] == rows, f"`{name}` must have as many rows as `{names[0]}`", shape=shape))
+        if first_of_all is None:
+            first_of_all = name
+        else:
+            has_rows = shape[0] == shapes[first_of_all][0]
+            checks.append(require(has_rows, f"`{name}` must have as many rows as `{first_of_all}`", shape=shape))
     return checks
 
 
@@ -144,8 +167,9 @@ def _spec(tensor, name, length):
     """Returns the `TensorSpec` of an input of the model."""
     if not _is_of_tokens(tensor):
         return tf.TensorSpec(tensor.shape, tensor.dtype, name)
-    shape = tensor.shape if name == "mask_positions" else (*tensor.shape[:-1], length)
-    return tf.TensorSpec(shape, tf.int32, name)
+    if name == "mask_positions":
+        return tf.TensorSpec(tensor.shape, tf.int32, name)
+    return tf.TensorSpec((*tensor.shape[:-1], length), tf.int32, name)
 
 
 def readable(strings):
@@ -169,21 +193,26 @@ def in_groups(run, inputs, shape, rows):
     if rows is None:
         return run(inputs)
     check_count("rows_together", rows)
-    lengths = tf.reduce_sum(inputs["padding_mask"], -1)
-    order = tf.argsort(lengths, stable=True)
-    lengths, inputs = tf.gather(lengths, order), {name: tf.gather(ids, order) for name, ids in inputs.items()}
+    unsorted_lengths = tf.reduce_sum(inputs["padding_mask"], -1)
+    order = tf.argsort(unsorted_lengths, stable=True)
+    lengths = tf.gather(unsorted_lengths, order)
+    shortest_first = {name: tf.gather(ids, order) for name, ids in inputs.items()}
     count = tf.size(lengths)
 
-    def some(start, done):
+    def are_left(start, _):
+        return start < count
+
+    def with_next(start, done):
         end = tf.minimum(start + rows, count)
-        part = run({name: ids[start:end, : lengths[end - 1]] for name, ids in inputs.items()})
+        length = lengths[end - 1]
+        part = run({name: ids[start:end, :length] for name, ids in shortest_first.items()})
         return end, tf.concat([done, part], 0)
 
-    _, done = tf.while_loop(
-        lambda start, _: start < count,
-        some,
+    _, outputs = tf.while_loop(
+        are_left,
+        with_next,
         (0, tf.zeros([0, *shape])),
         shape_invariants=(tf.TensorShape([]), tf.TensorShape([None, *shape])),
         parallel_iterations=2,
     )
-    return tf.gather(done, tf.argsort(order))
+    return tf.gather(outputs, tf.argsort(order))

@@ -13,11 +13,13 @@ import numpy as np
 from keras_bert.text.long_texts import REFUSE, WINDOWS
 
 _LOG = logging.getLogger("keras_bert")
-TOKENS, READ = "tokens", "tokens_read"
+TOKENS = "tokens"
+READ = "tokens_read"
 _OTHER_NAME = "text_tokens"  # Of `tokens`, where that is an output of another meaning: words, pieces, fills of masks.
 # In the outputs of models that read windows: how many a text has, and the byte offsets of the one that spoke most.
 COUNT = "windows"
-STRONGEST_START, STRONGEST_END = "strongest_start", "strongest_end"
+STRONGEST_START = "strongest_start"
+STRONGEST_END = "strongest_end"
 STRONGEST = "strongest"  # In answers: a dict of the offsets in characters, `start` and `end`.
 _OF_WINDOWS = (COUNT, STRONGEST_START, STRONGEST_END, STRONGEST)
 RESERVED = (READ, _OTHER_NAME, *_OF_WINDOWS)  # Names that no output and no field of an answer may have.
@@ -29,29 +31,40 @@ def with_counts(values, counts):
     """Adds the counts, a dict with `tokens`, `tokens_read` and what there is of windows, to outputs or to an answer."""
     for name in RESERVED:
         if name in values:
+            reserved = ", ".join(f"`{known}`" for known in RESERVED)
             raise ValueError(
-                f"{', '.join(f'`{known}`' for known in RESERVED)} tell about tokens and windows, which are added to "
+                f"{reserved} tell about tokens and windows, which are added to "
                 "answers. Expected other names of the outputs and of the fields of an answer. "
                 f"Received: {name!r} among {', '.join(values)}"
             )
-    name = _OTHER_NAME if TOKENS in values else TOKENS
-    of_windows = {name: counts[name] for name in _OF_WINDOWS if name in counts}
-    return {**values, name: counts[TOKENS], READ: counts[READ], **of_windows}
+    counted = dict(values)
+    name_of_tokens = _OTHER_NAME if TOKENS in values else TOKENS
+    counted[name_of_tokens] = counts[TOKENS]
+    counted[READ] = counts[READ]
+    for name in _OF_WINDOWS:
+        if name in counts:
+            counted[name] = counts[name]
+    return counted
 
 
 def split_counts(outputs):
     """Returns the outputs of a signature without the counts, and the counts; of an older export, an empty dict."""
     if READ not in outputs:
         return outputs, {}
-    name = _OTHER_NAME if _OTHER_NAME in outputs else TOKENS
-    others = {key: value for key, value in outputs.items() if key not in (name, READ, *_OF_WINDOWS)}
-    of_windows = {key: outputs[key] for key in _OF_WINDOWS if key in outputs}
-    return others, {TOKENS: outputs[name], READ: outputs[READ], **of_windows}
+    name_of_tokens = _OTHER_NAME if _OTHER_NAME in outputs else TOKENS
+    counts = {TOKENS: outputs[name_of_tokens], READ: outputs[READ]}
+    for name in _OF_WINDOWS:
+        if name in outputs:
+            counts[name] = outputs[name]
+    names_of_counts = (name_of_tokens, READ, *_OF_WINDOWS)
+    others = {name: value for name, value in outputs.items() if name not in names_of_counts}
+    return others, counts
 
 
 def without_counts(answer):
     """Returns an answer without the counts."""
-    return split_counts(answer)[0]
+    others, _ = split_counts(answer)
+    return others
 
 
 def check_all_read(counts, long_texts, numbers=None):
@@ -59,7 +72,8 @@ def check_all_read(counts, long_texts, numbers=None):
 
     `counts` are arrays by name; `numbers` those that messages call the texts, by default their order.
     """
-    tokens, read = np.asarray(counts[TOKENS]), np.asarray(counts[READ])
+    tokens = np.asarray(counts[TOKENS])
+    read = np.asarray(counts[READ])
     too_long = np.flatnonzero(tokens > read)
     if len(too_long):
         first = too_long[0]
@@ -81,18 +95,24 @@ class CutTexts:
     """
 
     def __init__(self, unit="texts", most=None, refuses=False):
-        self.unit, self.most, self._refuses = unit, most, refuses
-        self.texts, self.cut, self.longest, self.limits = 0, 0, 0, set()
+        self.unit = unit
+        self.most = most
+        self._refuses = refuses
+        self.texts = 0
+        self.cut = 0  # How many of them.
+        self.longest = 0  # In tokens.
+        self.limits = set()  # How many tokens were read of those that were cut.
         self._in_windows = False
 
     def add(self, outputs, numbers=None):
         """Adds the texts of a call of a signature, given its outputs, arrays; `numbers` are those of the texts."""
-        counts = split_counts(outputs)[1]
+        _, counts = split_counts(outputs)
         if not counts:
             return
         if self._refuses:
             check_all_read(counts, REFUSE, numbers)
-        tokens, read = np.asarray(counts[TOKENS]), np.asarray(counts[READ])
+        tokens = np.asarray(counts[TOKENS])
+        read = np.asarray(counts[READ])
         is_cut = tokens > read
         self.texts += len(tokens)
         self.cut += int(is_cut.sum())
@@ -110,7 +130,8 @@ class CutTexts:
 
     def take(self, other):
         """Adds the texts that another object has counted."""
-        self.unit, self.most = other.unit, other.most
+        self.unit = other.unit
+        self.most = other.most
         self.texts += other.texts
         self.cut += other.cut
         self.longest = max(self.longest, other.longest)
@@ -118,7 +139,8 @@ class CutTexts:
         self._in_windows |= other._in_windows
 
     def __str__(self):
-        which = f"{self.cut:,} of {self.texts:,} {self.unit} {'was' if self.cut == 1 else 'were'}"
+        verb = "was" if self.cut == 1 else "were"
+        which = f"{self.cut:,} of {self.texts:,} {self.unit} {verb}"
         if self.unit == "questions":
             return f"{which} longer than `max_question_length`; the rest of each was left out"
         # Several limits are those of several calls.
