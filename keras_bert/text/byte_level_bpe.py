@@ -128,7 +128,8 @@ class ByteLevelBPE(Algorithm):
         return completed
 
     def write_files(self, vocabulary, directory):
-        write_json(directory / PIECES_FILE, {piece: index for index, piece in enumerate(vocabulary.pieces)})
+        ids = {piece: index for index, piece in enumerate(vocabulary.pieces)}
+        write_json(directory / PIECES_FILE, ids)
         lines = [f"{_VERSION}: 0.2", *vocabulary.merges]
         write_text(directory / MERGES_FILE, "\n".join(lines) + "\n")
 

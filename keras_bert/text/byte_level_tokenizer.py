@@ -8,7 +8,8 @@ import functools
 
 import tensorflow as tf
 
-from keras_bert.text import byte_characters, byte_level_new_words, byte_level_words, merges, sentencepiece_model
+from keras_bert.text import byte_characters, byte_level_words, merges, sentencepiece_model
+from keras_bert.text.byte_level_new_words import new_pieces
 from keras_bert.text.byte_level_step import adds_prefix_space
 from keras_bert.text.graph_steps import utf8_sizes
 from keras_bert.text.literals import join
@@ -53,7 +54,7 @@ class ByteLevelTokenizer(Tokenizer, tf.Module):
 
     @staticmethod
     def new_pieces(vocabulary, words, lowercase):
-        return byte_level_new_words.new_pieces(vocabulary, words)
+        return new_pieces(vocabulary, words)
 
     def word_starts(self, ids):
         """Punctuation is a word, as for BERT. White space belongs to the word after it, or at the end before it."""
@@ -69,8 +70,10 @@ class ByteLevelTokenizer(Tokenizer, tf.Module):
     def word_places(self, ids, starts, ends):
         # Places of words are those of their text, without the white space at both ends.
         following, preceding = self._nearest_text(ids)
-        begin = tf.where(following < 0, starts.values, tf.gather(starts.values, tf.maximum(following, 0)))
-        end = tf.where(preceding < 0, ends.values, tf.gather(ends.values, tf.maximum(preceding, 0)))
+        start_of_text = tf.gather(starts.values, tf.maximum(following, 0))
+        end_of_text = tf.gather(ends.values, tf.maximum(preceding, 0))
+        begin = tf.where(following < 0, starts.values, start_of_text)
+        end = tf.where(preceding < 0, ends.values, end_of_text)
         return super().word_places(ids, starts.with_values(begin), ends.with_values(end))
 
     def _nearest_text(self, ids):
@@ -102,7 +105,8 @@ class ByteLevelTokenizer(Tokenizer, tf.Module):
     def _pieces(self, texts, offsets, prefix=False):
         """Returns `(ids,)`, or `(ids, starts, ends)`; with `prefix`, texts get a space before them."""
         adds_space = prefix or self._prefix
-        pieces = self._pieces_between(self._exact, texts, offsets, adds_space, self._pieces_between_others)
+        between = self._pieces_between_others
+        pieces = self._pieces_between(self._exact, texts, offsets, adds_space, between)
         if not offsets or not self.vocabulary.trim_offsets:
             return pieces
         ids, starts, ends = pieces
@@ -205,10 +209,12 @@ def _split(literals, texts):
     # The splitting kernel ends a text at NUL.
     parts = literals.split(tf.strings.regex_replace(texts, "\\x00", "\x01"))
     has_nul = tf.reduce_any(tf.strings.regex_full_match(texts, r"(?s)\C*\x00\C*"))
-    rows = tf.RaggedTensor.from_row_splits(parts.starts, parts.row_splits, validate=False).value_rowids()
+    starts = tf.RaggedTensor.from_row_splits(parts.starts, parts.row_splits, validate=False)
+    rows = starts.value_rowids()
 
     def of_original():
-        strings = tf.strings.substr(tf.gather(texts, rows), parts.starts, parts.ends - parts.starts)
+        sizes = parts.ends - parts.starts
+        strings = tf.strings.substr(tf.gather(texts, rows), parts.starts, sizes)
         return tf.where(parts.is_token, "", strings)
 
     return parts._replace(rest=tf.cond(has_nul, of_original, lambda: parts.rest))

@@ -101,8 +101,8 @@ def _changes(step):
     """Returns the changes of a step: functions of each character alone, `_ORDER`, `_COMPOSE` or a `_Replacement`."""
     step_type = step["type"]
     if step_type in FORMS:
-        is_decomposed = step_type in ("NFD", "NFKD")
-        return [functools.partial(unicodedata.normalize, step_type), _ORDER if is_decomposed else _COMPOSE]
+        of_neighbors = _ORDER if step_type in ("NFD", "NFKD") else _COMPOSE
+        return [functools.partial(unicodedata.normalize, step_type), of_neighbors]
     if step_type == "Replace":
         pattern = step["pattern"]["String"]
         content = step["content"]
@@ -244,7 +244,8 @@ def _composition():
     stages = [decompose, sort_marks, compose]
 
     def compose_where_needed(texts):
-        return tf.cond(needs_composition(texts), lambda: _in_turn(stages, texts), lambda: unchanged(texts))
+        is_needed = needs_composition(texts)
+        return tf.cond(is_needed, lambda: _in_turn(stages, texts), lambda: unchanged(texts))
 
     return compose_where_needed
 
@@ -314,9 +315,8 @@ def compose(texts):
         [True, decomposed],
         shape_invariants=[tf.TensorShape([]), _Characters(any_number, any_number, any_number)],
     )
-    texts_of_points = tf.RaggedTensor.from_value_rowids(composed.points, composed.rows, points.nrows())
-    texts_of_starts = tf.RaggedTensor.from_value_rowids(composed.starts, composed.rows, points.nrows())
-    return _encode(texts, texts_of_points, texts_of_starts)
+    ragged = tf.RaggedTensor.from_value_rowids(composed.points, composed.rows, points.nrows())
+    return _encode(texts, ragged, ragged.with_values(composed.starts))
 
 
 def _compose_once(characters):
@@ -336,7 +336,8 @@ def _compose_once(characters):
 
     A mark is free unless another one stands between that is not lower: it would have to change places with it.
     """
-    points, _, rows = characters
+    points = characters.points
+    rows = characters.rows
     keys, composites = map(tf.constant, _pairs())
     combining = _combining(points)
     letter = _letter_before(combining, rows)
@@ -347,15 +348,19 @@ def _compose_once(characters):
 
     candidates = tf.where(is_free & is_pair)[:, 0]
     letters = tf.gather(letter, candidates)
-    is_first_of_letter = tf.concat([tf.ones_like(letters[:1], tf.bool), letters[1:] != letters[:-1]], 0)
+    is_first_of_letter = _is_first(letters)
     first = tf.boolean_mask(letters, is_first_of_letter)
     second = tf.boolean_mask(candidates, is_first_of_letter)
 
     composed = tf.gather(composites, tf.gather(entry, second))
-    changed = characters._replace(points=tf.tensor_scatter_nd_update(points, first[:, tf.newaxis], composed))
-    every = tf.ones_like(points, tf.bool)
-    is_kept = tf.tensor_scatter_nd_update(every, second[:, tf.newaxis], tf.zeros_like(second, tf.bool))
-    kept = _Characters(*(tf.boolean_mask(values, is_kept) for values in changed))
+    new_points = tf.tensor_scatter_nd_update(points, first[:, tf.newaxis], composed)
+    none = tf.zeros_like(second, tf.bool)
+    is_kept = tf.tensor_scatter_nd_update(tf.ones_like(points, tf.bool), second[:, tf.newaxis], none)
+    kept = _Characters(
+        points=tf.boolean_mask(new_points, is_kept),
+        starts=tf.boolean_mask(characters.starts, is_kept),
+        rows=tf.boolean_mask(rows, is_kept),
+    )
     return tf.size(second) > 0, kept
 
 
@@ -363,8 +368,9 @@ def _letter_before(combining, rows):
     """Returns for each character the place of the last letter before it, that of another text for the first ones."""
     is_letter = _is_letter(combining, rows)
     letters = tf.where(is_letter)[:, 0]
-    up_to = tf.gather(letters, tf.cumsum(tf.cast(is_letter, tf.int32)) - 1)  # The last one, or the character itself.
-    return tf.cast(tf.concat([up_to[:1], up_to[:-1]], 0), tf.int32)
+    letter_or_itself = tf.gather(letters, tf.cumsum(tf.cast(is_letter, tf.int32)) - 1)
+    of_previous = tf.concat([letter_or_itself[:1], letter_or_itself[:-1]], 0)
+    return tf.cast(of_previous, tf.int32)
 
 
 def _is_free(combining, letter, rows):
@@ -385,8 +391,12 @@ def _combining(points):
 
 def _is_letter(combining, rows):
     """Returns which characters marks may follow: those without a combining class, and the first of each text."""
-    is_first = tf.concat([tf.ones_like(rows[:1], tf.bool), rows[1:] != rows[:-1]], 0)
-    return (combining == 0) | is_first
+    return (combining == 0) | _is_first(rows)
+
+
+def _is_first(values):
+    """Returns which of some sorted values are another one than that before."""
+    return tf.concat([tf.ones_like(values[:1], tf.bool), values[1:] != values[:-1]], 0)
 
 
 def _encode(texts, points, starts):

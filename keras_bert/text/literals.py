@@ -85,9 +85,11 @@ class Literals:
         )
         rows = split.parts.value_rowids()
         if self._strips_after is not None:
-            found = _with_space_after(found, rows, is_token & tf.gather(self._strips_after, split.place))
+            strips = is_token & tf.gather(self._strips_after, split.place)
+            found = _with_space_after(found, rows, strips)
         if self._strips_before is not None:
-            found = _with_space_before(found, rows, is_token & tf.gather(self._strips_before, split.place))
+            strips = is_token & tf.gather(self._strips_before, split.place)
+            found = _with_space_before(found, rows, strips)
         if self._trim:
             starts = tf.where(is_token, split.starts.values, found.starts)
             ends = tf.where(is_token, split.ends.values, found.ends)
@@ -96,9 +98,9 @@ class Literals:
 
     def _split(self, texts):
         """Splits texts at all literals, also at parts of words."""
-        import tensorflow_text
+        from tensorflow_text import regex_split_with_offsets
 
-        parts, starts, ends = tensorflow_text.regex_split_with_offsets(texts, self._pattern, self._pattern)
+        parts, starts, ends = regex_split_with_offsets(texts, self._pattern, self._pattern)
         # A part either is a token or contains none, so its hash identifies the token.
         hashes = _hash(parts.values)
         place = tf.minimum(tf.searchsorted(self._hashes, hashes), tf.size(self._hashes) - 1)

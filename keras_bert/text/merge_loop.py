@@ -26,17 +26,20 @@ class MergeLoop:
         keys = sorted(by_pair)
         sorted_merges = [by_pair[key] for key in keys]
         # The last entry is one that no pair has, for vocabularies without merges.
+        ranks = [merge.rank for merge in sorted_merges]
+        wholes = [vocabulary.id(merge.whole) for merge in sorted_merges]
         self._keys = constant([*keys, _NEVER], tf.int64)
-        self._ranks = constant([*(merge.rank for merge in sorted_merges), 0], tf.int64)
-        self._wholes = constant([*(vocabulary.id(merge.whole) for merge in sorted_merges), 0], tf.int32)
+        self._ranks = constant([*ranks, 0], tf.int64)
+        self._wholes = constant([*wholes, 0], tf.int32)
         self._of_bytes = constant(np.array(vocabulary.ids(CHARACTERS)), tf.int32)
 
     def tokenize(self, words):
         """Returns ragged ids of strings `(words,)`."""
+        count = tf.size(words, tf.int64)
         sizes = tf.cast(tf.strings.length(words), tf.int64)
         content = tf.io.decode_raw(tf.strings.reduce_join(words), tf.uint8)
         ids = tf.gather(self._of_bytes, tf.cast(content, tf.int32))
-        rows = tf.repeat(tf.range(tf.size(words, tf.int64)), sizes)
+        rows = tf.repeat(tf.range(count), sizes)
         flat = tf.TensorShape([None])
         _, ids, rows = tf.while_loop(
             lambda more, ids, rows: more,
@@ -44,7 +47,7 @@ class MergeLoop:
             [tf.constant(True), ids, rows],
             shape_invariants=[tf.TensorShape([]), flat, flat],
         )
-        return tf.RaggedTensor.from_value_rowids(ids, rows, nrows=tf.size(words, tf.int64), validate=False)
+        return tf.RaggedTensor.from_value_rowids(ids, rows, nrows=count, validate=False)
 
     def _join_once(self, _, ids, rows):
         """Joins one pair of every word; returns whether there was any, and the pieces with the words they are of."""
@@ -54,7 +57,9 @@ class MergeLoop:
         is_best = (order < _NEVER) & (order == tf.gather(best, rows))
         is_second = tf.concat([tf.zeros_like(is_best[:1]), is_best[:-1]], 0)
         joined = tf.where(is_best, whole, ids)
-        return tf.reduce_any(is_best), tf.boolean_mask(joined, ~is_second), tf.boolean_mask(rows, ~is_second)
+        joined_ids = tf.boolean_mask(joined, ~is_second)
+        joined_rows = tf.boolean_mask(rows, ~is_second)
+        return tf.reduce_any(is_best), joined_ids, joined_rows
 
     def _order_of_pairs(self, ids, rows, place):
         """Returns for each piece with the one after it: when they are joined, first by rank, then by place; the result.

@@ -39,24 +39,32 @@ def normalize_character(char, lowercase, strip_accents):
 @functools.cache
 def model(lowercase, strip_accents):
     """Returns the `normalizer_model` for one type of vocabulary."""
-    changed = {}
-    for char in itertools.chain.from_iterable(itertools.filterfalse(_is_normal, blocks())):
-        normal = normalize_character(char, lowercase, strip_accents)
-        if normal != char:
-            changed[char.encode()] = normal.encode()
-    return normalizer_model(changed | dict.fromkeys(broken_sequences(), b""))
+    table = {}
+    for block in blocks():
+        if _is_normal(block):
+            continue
+        for char in block:
+            normal = normalize_character(char, lowercase, strip_accents)
+            if normal != char:
+                table[char.encode()] = normal.encode()
+    for sequence in broken_sequences():
+        table[sequence] = b""
+    return normalizer_model(table)
 
 
 def blocks():
     """Yields all code points except surrogates, in blocks of 256."""
     every = np.arange(sys.maxunicode + 1, dtype="<u4").tobytes().decode("utf-32-le", "surrogatepass")
-    return (every[start : start + 256] for start in range(0, len(every), 256) if not 0xD800 <= start < 0xE000)
+    for start in range(0, len(every), 256):
+        if not 0xD800 <= start < 0xE000:
+            yield every[start : start + 256]
 
 
 def _is_normal(block):
     """Checks quickly that no character of a block can change; testing every character takes seconds."""
-    plain = block == block.lower() == unicodedata.normalize("NFD", block)
-    return plain and _CHANGED.isdisjoint(map(unicodedata.category, block))
+    if block != block.lower() or block != unicodedata.normalize("NFD", block):
+        return False
+    return _CHANGED.isdisjoint(map(unicodedata.category, block))
 
 
 def broken_sequences():
@@ -65,12 +73,17 @@ def broken_sequences():
     for byte in range(0x80, 0x100):
         yield bytes([byte])
     for lead, second in itertools.product(range(0xE0, 0xF0), trail):
-        if not (lead == 0xE0 and second < 0xA0) and not (lead == 0xED and second >= 0xA0):
+        is_overlong = lead == 0xE0 and second < 0xA0
+        is_surrogate = lead == 0xED and second >= 0xA0
+        if not is_overlong and not is_surrogate:
             yield bytes([lead, second])
     for lead, second in itertools.product(range(0xF0, 0xF5), trail):
-        if not (lead == 0xF0 and second < 0x90) and not (lead == 0xF4 and second >= 0x90):
+        is_overlong = lead == 0xF0 and second < 0x90
+        is_too_large = lead == 0xF4 and second >= 0x90
+        if not is_overlong and not is_too_large:
             yield bytes([lead, second])
-            yield from (bytes([lead, second, third]) for third in trail)
+            for third in trail:
+                yield bytes([lead, second, third])
 
 
 def replace_final_sigma(texts):
@@ -85,16 +98,29 @@ def _final_sigma():
     It follows a cased letter and does not precede one; accents, apostrophes and characters removed by the clean-up are
     ignored. Python exposes these properties only through `lower()`.
     """
-    cased, ignored = [], []
+    cased_codes = []
+    ignored_codes = []
     # Beyond the first two planes, only the tags and variation selectors are not letters.
     for code in itertools.chain(range(0x20000), range(0xE0000, 0xE0200)):
         char = chr(code)
         if normalize_character(char, False, False) == "":
-            ignored.append(code)
-        elif not 0xD800 <= code < 0xE000 and f"A{char}Σ".lower()[-1] == "ς":
-            (cased if f"{char}Σ".lower()[-1] == "ς" else ignored).append(code)
-    cased, ignored = ranges(cased), ranges(ignored)
+            ignored_codes.append(code)
+            continue
+        is_surrogate = 0xD800 <= code < 0xE000
+        if is_surrogate or not _is_sigma_final(f"A{char}Σ"):
+            continue
+        if _is_sigma_final(f"{char}Σ"):
+            cased_codes.append(code)
+        else:
+            ignored_codes.append(code)
+    cased = ranges(cased_codes)
+    ignored = ranges(ignored_codes)
     return f"([{cased}][{ignored}]*)Σ([{ignored}]*(?:[^{cased}{ignored}]|$))"
+
+
+def _is_sigma_final(text):
+    """Returns whether the capital sigma at the end of a text becomes that of the end of a word."""
+    return text.lower().endswith("ς")
 
 
 def ranges(codes):
@@ -115,7 +141,7 @@ def normalizer_model(replacements: dict):
     only its own table. The kernel walks a double-array trie over the bytes of one code point: the child of the unit at
     `place` for byte `label` is at `place ^ offset ^ label`, and exists if the unit there has that label.
     """
-    pool, codes = _pool(replacements)
+    pool, codes = _values_and_codes(replacements)
     zero = codes.pop(b"\0", 0)
     builder = flatbuffers.Builder(len(pool))
     units = builder.CreateNumpyVector(_double_array(codes))
@@ -128,13 +154,14 @@ def normalizer_model(replacements: dict):
     return np.frombuffer(bytes(builder.Output()), np.uint8)
 
 
-def _pool(replacements):
+def _values_and_codes(replacements):
     """Returns the concatenated values, and the code of each key's value: offset and length."""
-    pool, codes = bytearray(b"\0"), {}
+    values = bytearray(b"\0")
+    code_of_value = {}
     for value in sorted(set(replacements.values())):
-        codes[value] = _HAS_STRING | len(pool) << 6 | len(value)
-        pool += value
-    return bytes(pool), {key: codes[value] for key, value in replacements.items()}
+        code_of_value[value] = _HAS_STRING | len(values) << 6 | len(value)
+        values += value
+    return bytes(values), {key: code_of_value[value] for key, value in replacements.items()}
 
 
 def _double_array(codes):
@@ -143,24 +170,23 @@ def _double_array(codes):
     Children are trail bytes, 0x80 to 0xBF, so a block of 256 units has room for two inner nodes: their own values at
     offsets 0 and 64, under label 0, and their children in the upper half.
     """
-    root = {}
-    for key, code in codes.items():
-        node = root
-        for byte in key:
-            node = node.setdefault(byte, {})
-        node[None] = code
+    root = _trie(codes)
     # The root is unit 0, its children are the second block, followed by the values of the leaves.
     leaves = {code: 512 + index for index, code in enumerate(dict.fromkeys(codes.values()))}
-    units = {0: 256 << 10, **{place: _VALUE | code for code, place in leaves.items()}}
-    free_blocks = itertools.count(512 + len(leaves) + -len(leaves) % 256, 256)
-    offsets = (block + half for block in free_blocks for half in (0, 64))
+    units = {0: 256 << 10}
+    for code, place in leaves.items():
+        units[place] = _VALUE | code
+    blocks_of_leaves = -(-len(leaves) // 256)  # Rounded up.
+    offsets = _offsets_of_nodes(512 + 256 * blocks_of_leaves)
 
     def fill(place, label, node):
         code = node.pop(None, None)
         offset = next(offsets) if node else leaves[code]
+        unit = (place ^ offset) << 10 | label
         if code is not None:
             units[offset] = _VALUE | code
-        units[place] = (place ^ offset) << 10 | (_HAS_VALUE if code is not None else 0) | label
+            unit |= _HAS_VALUE
+        units[place] = unit
         for byte, child in node.items():
             fill(offset ^ byte, byte, child)
 
@@ -169,3 +195,21 @@ def _double_array(codes):
     array = np.zeros(max(units) + 256 & ~255, np.uint32)
     array[list(units)] = list(units.values())
     return array
+
+
+def _offsets_of_nodes(first_block):
+    """Yields the offsets of inner nodes, two in each block."""
+    for block in itertools.count(first_block, 256):
+        yield block
+        yield block + 64
+
+
+def _trie(codes):
+    """Returns the keys as nested dicts by byte; a node has the code of its key as the value of `None`."""
+    root = {}
+    for key, code in codes.items():
+        node = root
+        for byte in key:
+            node = node.setdefault(byte, {})
+        node[None] = code
+    return root

@@ -4,7 +4,16 @@ import hashlib
 
 import tensorflow as tf
 
-_OPTIONS = 0, 1.0, False, False, False, tf.int32  # No samples, no tokens at the ends, not reversed.
+# No samples, no tokens at the ends, not reversed.
+_OPTIONS = {
+    "nbest_size": 0,
+    "alpha": 1.0,
+    "add_bos": False,
+    "add_eos": False,
+    "reverse": False,
+    "out_type": tf.int32,
+    "return_nbest": False,
+}
 
 
 # TF-Text's class owns its model through a kernel in TensorFlow's eager cache, which `keras.utils.clear_session`
@@ -17,7 +26,8 @@ class SentencePieceKernel(tf.saved_model.experimental.TrackableResource):
         from tensorflow_text.python.ops.sentencepiece_tokenizer import gen_sentencepiece_tokenizer
 
         super().__init__()
-        self._model, self._ops = model, gen_sentencepiece_tokenizer
+        self._model = model
+        self._ops = gen_sentencepiece_tokenizer
         _ = self.resource_handle  # Creates it, outside of any graph.
 
     def _create_resource(self):
@@ -26,13 +36,13 @@ class SentencePieceKernel(tf.saved_model.experimental.TrackableResource):
 
     def tokenize(self, texts):
         """Returns ragged ids of strings `(texts,)`."""
-        ids, splits = self._ops.sentencepiece_tokenize_op(self.resource_handle, texts, *_OPTIONS, return_nbest=False)
+        ids, splits = self._ops.sentencepiece_tokenize_op(self.resource_handle, texts, **_OPTIONS)
         return tf.RaggedTensor.from_row_splits(ids, splits, validate=False)
 
     def tokenize_with_offsets(self, texts):
         """Returns ragged ids, and the byte offsets where they start and end."""
-        ids, splits, *offsets = self._ops.sentencepiece_tokenize_with_offsets_op(
-            self.resource_handle, texts, *_OPTIONS, return_nbest=False
+        ids, splits, starts, ends = self._ops.sentencepiece_tokenize_with_offsets_op(
+            self.resource_handle, texts, **_OPTIONS
         )
-        values = ids, *(tf.cast(places, tf.int32) for places in offsets)
+        values = (ids, tf.cast(starts, tf.int32), tf.cast(ends, tf.int32))
         return tuple(tf.RaggedTensor.from_row_splits(each, splits, validate=False) for each in values)

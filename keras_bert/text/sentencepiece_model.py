@@ -3,36 +3,70 @@
 import base64
 import binascii
 import struct
+from typing import NamedTuple
 
 import numpy as np
 
 from keras_bert.text.tokenizer_steps import unigram_steps
 from keras_bert.wire_format import fields, message
 
-_PIECES, _TRAINER, _NORMALIZER = 1, 2, 3  # Fields of `ModelProto`.
-_TEXT, _SCORE, _TYPE = 1, 2, 3  # Of `SentencePiece`.
-_MODEL_TYPE, _BYTE_FALLBACK = 3, 35  # Of `TrainerSpec`.
-_UNKNOWN_ID, _NO_IDS = 40, (41, 42, 43)
-_TABLE, _DUMMY_PREFIX, _REMOVE_SPACES, _ESCAPE = 2, 3, 4, 5  # Of `NormalizerSpec`.
-_NORMAL, _UNKNOWN, _CONTROL, _USER_DEFINED = 1, 2, 3, 4
-_WHOLE = _CONTROL, _USER_DEFINED  # Types of added tokens.
-_UNIGRAM, _MERGES = 1, 2  # Types of models.
+# Fields of `ModelProto`.
+_PIECES = 1
+_TRAINER = 2
+_NORMALIZER = 3
+# Of `SentencePiece`.
+_TEXT = 1
+_SCORE = 2
+_TYPE = 3
+# Of `TrainerSpec`.
+_MODEL_TYPE = 3
+_BYTE_FALLBACK = 35
+_UNKNOWN_ID = 40
+_NO_IDS = (41, 42, 43)  # Of tokens at the ends and of padding.
+# Of `NormalizerSpec`.
+_TABLE = 2
+_DUMMY_PREFIX = 3
+_REMOVE_SPACES = 4
+_ESCAPE = 5
+_OF_SPACES = (_DUMMY_PREFIX, _REMOVE_SPACES, _ESCAPE)
+# Types of pieces.
+_NORMAL = 1
+_UNKNOWN = 2
+_CONTROL = 3
+_USER_DEFINED = 4
+_WHOLE = (_CONTROL, _USER_DEFINED)  # Those of added tokens.
+# Types of models.
+_UNIGRAM = 1
+_MERGES = 2
 _NOBODY = 2**64 - 1  # -1
 _NO_CHANGES = struct.pack("<I", 1024) + bytes(1024) + b"\0"  # A table of 256 units and an empty string.
 _UNKNOWN_TEXT = "\U0010fffd"
-_LEAF = 1 << 31
 _LARGEST = float(np.finfo(np.float32).max)
-_MOST_PREFIXES, _LONGEST_KEY = 32, 1024  # Of a table: keys that start a text, bytes.
+# Bits of the units of a table.
+_LEAF = 1 << 31
+_HAS_STRING = 1 << 8
+_LABEL = 0xFF
+# Limits of a table: keys that start a text, bytes of a key.
+_MOST_PREFIXES = 32
+_LONGEST_KEY = 1024
 # The special tokens of a class of transformers, and the number of pieces that they replace.
 _FIRST = {
     "XLMRoberta": (("<s>", "<pad>", "</s>", "<unk>"), 3),
     "Camembert": (("<s>NOTUSED", "<pad>", "</s>NOTUSED", "<unk>", "<unk>NOTUSED"), 1),
 }
-_METASPACE = {"replacement": "▁", "prepend_scheme": "always", "split": True}
+_METASPACE = {"type": "Metaspace", "replacement": "▁", "prepend_scheme": "always", "split": True}
+
+
+class _Piece(NamedTuple):
+    """A piece of a model of SentencePiece."""
+
+    text: str
+    score: float
+    type: int
 
 
 def read(path):
-    """Returns the pieces of a `.model`, tuples of text, score and type, and the table of characters."""
+    """Returns the `_Piece`s of a `.model`, and the table of characters."""
     try:
         return _parsed(path.read_bytes())
     except (ValueError, IndexError, TypeError, struct.error) as error:  # TypeError: a number, no message.
@@ -40,28 +74,37 @@ def read(path):
 
 
 def _parsed(content):
-    pieces, trainer, normalizer = [], {}, {}
+    """Returns the same of the bytes of a `ModelProto`."""
+    pieces = []
+    trainer = {}
+    normalizer = {}
     for number, value in fields(content):
         if number == _PIECES:
             pieces.append(_piece(dict(fields(value))))
-        elif number in (_TRAINER, _NORMALIZER):
-            (trainer if number == _TRAINER else normalizer).update(fields(value))
-    _check(pieces, trainer, normalizer)
-    return pieces, base64.b64encode(normalizer.get(_TABLE, b"")).decode()
+        elif number == _TRAINER:
+            trainer.update(fields(value))
+        elif number == _NORMALIZER:
+            normalizer.update(fields(value))
+    _check_supported(pieces, trainer, normalizer)
+    table = normalizer.get(_TABLE, b"")
+    return pieces, base64.b64encode(table).decode()
 
 
 def _piece(values):
+    """Returns the `_Piece` of the fields of a `SentencePiece`."""
     (score,) = struct.unpack("<f", values.get(_SCORE, b"\0\0\0\0"))
-    return values[_TEXT].decode() if _TEXT in values else "", score, values.get(_TYPE, _NORMAL)
+    text = values[_TEXT].decode() if _TEXT in values else ""
+    return _Piece(text, score, values.get(_TYPE, _NORMAL))
 
 
-def _check(pieces, trainer, normalizer):
-    kinds = [kind for _, _, kind in pieces]
-    if not set(kinds) <= {_NORMAL, _UNKNOWN, _CONTROL, _USER_DEFINED} or kinds.count(_UNKNOWN) != 1:
+def _check_supported(pieces, trainer, normalizer):
+    """Raises for a model that splits texts in another way than Unigram of words; the last two are fields by number."""
+    types = [piece.type for piece in pieces]
+    if not set(types) <= {_NORMAL, _UNKNOWN, _CONTROL, _USER_DEFINED} or types.count(_UNKNOWN) != 1:
         raise ValueError("expected normal pieces, one unknown and control ones")
     if trainer.get(_MODEL_TYPE, _UNIGRAM) != _UNIGRAM or trainer.get(_BYTE_FALLBACK):
         raise ValueError("expected model_type UNIGRAM without byte_fallback")
-    if not all(normalizer.get(field, 1) for field in (_DUMMY_PREFIX, _REMOVE_SPACES, _ESCAPE)):
+    if not all(normalizer.get(field, 1) for field in _OF_SPACES):
         raise ValueError("expected add_dummy_prefix, remove_extra_whitespaces and escape_whitespaces")
 
 
@@ -71,27 +114,37 @@ def to_tokenizer_json(path, name: str):
     The class `name` of the tokenizer has its own special tokens before the pieces, and a mask after.
     """
     pieces, table = read(path)
-    if name not in _FIRST or _UNKNOWN not in [kind for _, _, kind in pieces[:3]]:
+    if name not in _FIRST or _UNKNOWN not in [piece.type for piece in pieces[:3]]:
         raise ValueError(
             f"{path}: the ids of {name}Tokenizer are not in this file. Expected a tokenizer.json beside it: save the "
             "tokenizer with transformers, which writes one"
         )
     special, replaced = _FIRST[name]
     kept = pieces[replaced:]
-    vocabulary = [*((text, 0.0) for text in special), *((text, score) for text, score, _ in kept), ("<mask>", 0.0)]
-    places = {text: index for index, (text, _) in enumerate(vocabulary)}
-    words = [{"type": "WhitespaceSplit"}, {"type": "Metaspace", **_METASPACE}]
-    added = [(text, kind == _CONTROL) for text, _, kind in kept if kind in _WHOLE]
-    added = [*((text, True) for text in special), *added, ("<mask>", True)]
+
+    vocabulary = [[text, 0.0] for text in special]
+    vocabulary += [[piece.text, piece.score] for piece in kept]
+    vocabulary.append(["<mask>", 0.0])
+    ids = {text: index for index, (text, _) in enumerate(vocabulary)}
+
+    added = [_added_entry(text, ids, special=True) for text in special]
+    for piece in kept:
+        if piece.type in _WHOLE:
+            added.append(_added_entry(piece.text, ids, special=piece.type == _CONTROL))
+    added.append(_added_entry("<mask>", ids, special=True))
+
     return {
-        "added_tokens": [
-            {"id": places[text], "content": text, "normalized": False, "special": special} for text, special in added
-        ],
+        "added_tokens": added,
         "normalizer": {"type": "Precompiled", "precompiled_charsmap": table},
-        "pre_tokenizer": {"type": "Sequence", "pretokenizers": words},
-        "post_processor": {"type": "RobertaProcessing", "cls": ["<s>", places["<s>"]], "sep": ["</s>", places["</s>"]]},
-        "model": {"type": "Unigram", "unk_id": 3, "vocab": list(map(list, vocabulary))},
+        "pre_tokenizer": {"type": "Sequence", "pretokenizers": [{"type": "WhitespaceSplit"}, dict(_METASPACE)]},
+        "post_processor": {"type": "RobertaProcessing", "cls": ["<s>", ids["<s>"]], "sep": ["</s>", ids["</s>"]]},
+        "model": {"type": "Unigram", "unk_id": 3, "vocab": vocabulary},
     }
+
+
+def _added_entry(content, ids, special):
+    """Returns the entry of an added token in a `tokenizer.json`."""
+    return {"id": ids[content], "content": content, "normalized": False, "special": special}
 
 
 def serialized(vocabulary):
@@ -105,8 +158,9 @@ def serialized(vocabulary):
         is_no_part = text in hidden or " " in text or "▁" in text[1:]
         pieces.append(f" {index}" if is_no_part else text)
     normalizer = [(_TABLE, base64.b64decode(table))]
-    normalizer += [(field, 1) for field in (_DUMMY_PREFIX, _REMOVE_SPACES, _ESCAPE)]
-    return _model(pieces, vocabulary.unigram["scores"], unknown, _UNIGRAM, normalizer)
+    normalizer += [(field, 1) for field in _OF_SPACES]
+    scores = vocabulary.unigram["scores"]
+    return _model(pieces, scores, unknown=unknown, model_type=_UNIGRAM, normalizer=normalizer)
 
 
 def serialized_merges(pieces, scores):
@@ -115,16 +169,23 @@ def serialized_merges(pieces, scores):
     Texts are not normalized. Nothing has the id after the pieces, which is that of unknown characters.
     """
     normalizer = [(_TABLE, _NO_CHANGES)]  # Without a table, the op writes a line to the standard error.
-    normalizer += [(field, 0) for field in (_DUMMY_PREFIX, _REMOVE_SPACES, _ESCAPE)]
-    return _model([*pieces, _UNKNOWN_TEXT], [*scores, 0.0], len(pieces), _MERGES, normalizer)
+    normalizer += [(field, 0) for field in _OF_SPACES]
+    return _model(
+        [*pieces, _UNKNOWN_TEXT],
+        [*scores, 0.0],
+        unknown=len(pieces),
+        model_type=_MERGES,
+        normalizer=normalizer,
+    )
 
 
 def _model(pieces, scores, unknown, model_type, normalizer):
     """Returns a `ModelProto`; `normalizer` are the fields of its `NormalizerSpec`."""
     content = []
     for index, (text, score) in enumerate(zip(pieces, scores, strict=True)):
-        kind = _UNKNOWN if index == unknown else _NORMAL
-        content.append((_PIECES, message([(_TEXT, text.encode()), (_SCORE, score), (_TYPE, kind)])))
+        piece_type = _UNKNOWN if index == unknown else _NORMAL
+        piece = [(_TEXT, text.encode()), (_SCORE, score), (_TYPE, piece_type)]
+        content.append((_PIECES, message(piece)))
     trainer = [(_MODEL_TYPE, model_type), (_UNKNOWN_ID, unknown)]
     trainer += [(field, _NOBODY) for field in _NO_IDS]
     return message([*content, (_TRAINER, message(trainer)), (_NORMALIZER, message(normalizer))])
@@ -132,82 +193,102 @@ def _model(pieces, scores, unknown, model_type, normalizer):
 
 def unchanged(vocabulary, characters):
     """Returns those of the characters that the table of a Unigram `Vocabulary` leaves as they are."""
-    _, table = unigram_steps(vocabulary.normalizer, vocabulary.pre_tokenizer)
-    units, offsets, _ = _table(base64.b64decode(table))
-    return [char for char in characters if not len(units) or not _has_key(units, offsets, char.encode())]
-
-
-def _has_key(units, offsets, key):
-    place = offsets[0]
-    for byte in key:
-        place ^= byte
-        if units[place] & (_LEAF | 255) != byte:
-            return False
-        is_key, place = units[place] & 256, place ^ offsets[place]
-    return bool(is_key)
+    _, encoded = unigram_steps(vocabulary.normalizer, vocabulary.pre_tokenizer)
+    table = _CharacterTable(base64.b64decode(encoded))
+    if not len(table.units):
+        return list(characters)
+    return [character for character in characters if not table.has_key(character.encode())]
 
 
 def check(vocabulary):
     """Raises if a Unigram vocabulary is none that SentencePiece's op takes."""
-    scores, pieces = vocabulary.unigram.get("scores"), vocabulary.pieces
-    if unknown := set(vocabulary.unigram) - {"scores"}:
-        raise ValueError(f"{vocabulary.source}: `unigram` has no key {min(unknown)!r}")
-    numbers = isinstance(scores, list | tuple) and all(
-        type(score) is float and abs(score) <= _LARGEST for score in scores
-    )
-    if not numbers or len(scores) != len(pieces):
-        raise ValueError(
-            f"{vocabulary.source}: `scores` of Unigram must be a finite float of 32 bits for each of the "
-            f"{len(pieces)} pieces. Received: {scores!r:.60}"
-        )
+    _check_scores(vocabulary)
+    pieces = vocabulary.pieces
     # BERT's name of a special token must not be another piece.
     is_wrong = any(not piece or "\0" in piece or pieces[vocabulary.id(piece)] != piece for piece in pieces)
     if len(set(pieces)) != len(pieces) or is_wrong:
         raise ValueError(f"{vocabulary.source}: pieces of Unigram must differ, be non-empty and without NUL")
-    _, table = unigram_steps(vocabulary.normalizer, vocabulary.pre_tokenizer)
+    _, encoded = unigram_steps(vocabulary.normalizer, vocabulary.pre_tokenizer)
     try:
-        _check_table(base64.b64decode(table, validate=True))
+        _CharacterTable(base64.b64decode(encoded, validate=True)).check()
     except (binascii.Error, struct.error, ValueError, IndexError) as error:
         raise ValueError(f"{vocabulary.source}: `precompiled_charsmap` is damaged: {error}") from None
 
 
-def _table(content):
-    """Returns the units of a table, the offsets in them, and its strings.
+def _check_scores(vocabulary):
+    """Raises unless `unigram` has a score of each piece, and nothing else."""
+    unknown = set(vocabulary.unigram) - {"scores"}
+    if unknown:
+        raise ValueError(f"{vocabulary.source}: `unigram` has no key {min(unknown)!r}")
+    scores = vocabulary.unigram.get("scores")
+    is_list = isinstance(scores, list | tuple)
+    are_floats = is_list and all(type(score) is float for score in scores)
+    are_numbers = are_floats and all(abs(score) <= _LARGEST for score in scores)
+    if not are_numbers or len(scores) != len(vocabulary.pieces):
+        raise ValueError(
+            f"{vocabulary.source}: `scores` of Unigram must be a finite float of 32 bits for each of the "
+            f"{len(vocabulary.pieces)} pieces. Received: {scores!r:.60}"
+        )
 
-    The table is a double-array trie and strings that end in NUL. The children of a unit are around its base,
-    `place ^ offset`: the one for a byte at `base ^ byte`. At the base of a unit with a string is the string's place.
+
+class _CharacterTable:
+    """The table in a `NormalizerSpec`: strings by characters, or by a few of them, as a double-array trie.
+
+    The children of a unit are around its base, `place ^ offset`: the one for a byte at `base ^ byte`. At the base of a
+    unit with a string is the place of the string, which ends in NUL, among all strings.
     """
-    (size,) = struct.unpack_from("<I", content) if content else (0,)
-    units = np.frombuffer(content[4 : 4 + size], "<u4").astype(np.int64)
-    return units, (units >> 10) << ((units & 512) >> 6), content[4 + size :]
 
+    def __init__(self, content):
+        """Reads the bytes of a table; no bytes are no table."""
+        self.content = content
+        size = 0
+        if content:
+            (size,) = struct.unpack_from("<I", content)
+        self.units = np.frombuffer(content[4 : 4 + size], "<u4").astype(np.int64)
+        self.offsets = (self.units >> 10) << ((self.units & 512) >> 6)
+        self.strings = content[4 + size :]
 
-def _check_table(content):
-    """Raises if SentencePiece, which follows a table without a check, could read outside of it."""
-    units, offsets, strings = _table(content)
-    if content and (not len(units) or len(units) % 256 or strings[-1:] != b"\0"):
-        raise ValueError("it has no end")
-    bases = np.arange(len(units)) ^ offsets
-    followed = units < _LEAF
-    followed[:1] = True  # The root, whatever it is.
-    with_string = followed & (units & 256 > 0)
-    outside = (bases[followed] | 255 >= len(units)).any()
-    if outside or ((units[bases[with_string]] & _LEAF - 1) >= len(strings)).any():
-        raise ValueError("it points outside of itself")
-    _check_prefixes(units, bases)
+    def has_key(self, key):
+        """Returns whether there is a string for some bytes, at least one."""
+        base = self.offsets[0]
+        for byte in key:
+            place = base ^ byte
+            unit = self.units[place]
+            if unit & (_LEAF | _LABEL) != byte:
+                return False
+            base = place ^ self.offsets[place]
+        return bool(unit & _HAS_STRING)
 
+    def check(self):
+        """Raises if SentencePiece, which follows a table without a check, could read outside of it."""
+        units = self.units
+        if self.content and (not len(units) or len(units) % 256 or self.strings[-1:] != b"\0"):
+            raise ValueError("it has no end")
+        bases = np.arange(len(units)) ^ self.offsets
+        is_followed = units < _LEAF
+        is_followed[:1] = True  # The root, whatever it is.
+        has_string = is_followed & (units & _HAS_STRING > 0)
+        are_children_outside = (bases[is_followed] | 255 >= len(units)).any()
+        if are_children_outside:
+            raise ValueError("it points outside of itself")
+        places_of_strings = units[bases[has_string]] & (_LEAF - 1)
+        if (places_of_strings >= len(self.strings)).any():
+            raise ValueError("it points outside of itself")
+        self._check_prefixes(bases)
 
-def _check_prefixes(units, bases):
-    """Raises if a text could start with more keys of a table than SentencePiece has room for, such as in a circle."""
-    parents = np.arange(len(units)) ^ units & 255  # The base that has a unit among its children.
-    counts = np.full(len(units), -1)  # By base: how many keys are on the way to it, at most.
-    counts[bases[:1]] = 0
-    for _ in range(_LONGEST_KEY):
-        reached = np.flatnonzero((units < _LEAF) & (counts[parents] >= 0))
-        before = counts.copy()
-        np.maximum.at(counts, bases[reached], before[parents[reached]] + (units[reached] >> 8 & 1))
-        if counts.max(initial=0) > _MOST_PREFIXES:
-            break
-        if (counts == before).all():
-            return
-    raise ValueError("its keys are too long")
+    def _check_prefixes(self, bases):
+        """Raises if a text could start with more keys than SentencePiece has room for, such as in a circle."""
+        units = self.units
+        parents = np.arange(len(units)) ^ units & 255  # The base that has a unit among its children.
+        counts = np.full(len(units), -1)  # By base: how many keys are on the way to it, at most.
+        counts[bases[:1]] = 0
+        for _ in range(_LONGEST_KEY):
+            reached = np.flatnonzero((units < _LEAF) & (counts[parents] >= 0))
+            before = counts.copy()
+            has_key = units[reached] >> 8 & 1
+            np.maximum.at(counts, bases[reached], before[parents[reached]] + has_key)
+            if counts.max(initial=0) > _MOST_PREFIXES:
+                break
+            if (counts == before).all():
+                return
+        raise ValueError("its keys are too long")

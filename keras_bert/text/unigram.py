@@ -66,7 +66,8 @@ class Unigram(Algorithm):
         return values
 
     def read_file(self, path, class_name):
-        return self.read_json(path, sentencepiece_model.to_tokenizer_json(path, class_name), bert_defaults=False)
+        content = sentencepiece_model.to_tokenizer_json(path, class_name)
+        return self.read_json(path, content, bert_defaults=False)
 
     def complete(self, values, config):
         special = config.special_tokens(values)
@@ -108,7 +109,8 @@ class Unigram(Algorithm):
         whole.update(vocabulary.special_tokens.values())
         if WORD_START in vocabulary:
             whole.discard(vocabulary.special_tokens.get("[UNK]", "[UNK]"))
-        return [not piece.startswith(WORD_START) and piece not in whole for piece in vocabulary.pieces]
+        pieces = vocabulary.pieces
+        return [not piece.startswith(WORD_START) and piece not in whole for piece in pieces]
 
     def text(self, vocabulary, pieces):
         return "".join(pieces).replace(WORD_START, " ").strip()
@@ -142,4 +144,5 @@ def _further_pieces(path, pieces, added):
     check_added_ids(path, {piece: index for index, piece in enumerate(pieces)}, tokens)
     places = {index: token for token, index in tokens.items()}
     check_ids(path, dict(enumerate(pieces)) | places)
-    return [places.get(index, no_piece(index)) for index in range(len(pieces), max(places, default=0) + 1)]
+    last = max(places, default=0)
+    return [places.get(index, no_piece(index)) for index in range(len(pieces), last + 1)]

@@ -39,16 +39,17 @@ class UnigramTokenizer(Tokenizer, tf.Module):
         super().__init__(*arguments, **options)
 
     def _create_kernels(self, lowercase, strip_accents):
-        self.vocabulary.check_casing(lowercase)
-        self.tables = _kernel(self.vocabulary)  # A SavedModel must own it.
-        before, _ = tokenizer_steps.unigram_steps(self.vocabulary.normalizer, self.vocabulary.pre_tokenizer)
+        vocabulary = self.vocabulary
+        vocabulary.check_casing(lowercase)
+        self.tables = _kernel(vocabulary)  # A SavedModel must own it.
+        before, _ = tokenizer_steps.unigram_steps(vocabulary.normalizer, vocabulary.pre_tokenizer)
         self._normalizer = None
         if before:
             self._normalizer = sequence_normalizer({"type": "Sequence", "normalizers": before})
-        self._spaces = _kept_spaces(self.vocabulary)
-        pieces = constant(self.vocabulary.pieces, tf.string)
+        self._spaces = _kept_spaces(vocabulary)
+        pieces = constant(vocabulary.pieces, tf.string)
         bare = tf.strings.regex_replace(pieces, f"^{WORD_START}", "")
-        self._continues = constant(self.vocabulary.is_continuation, tf.bool)
+        self._continues = constant(vocabulary.is_continuation, tf.bool)
         self._is_punctuation = tf.strings.regex_full_match(bare, _PUNCTUATION)
         self._is_bare = bare == ""
 

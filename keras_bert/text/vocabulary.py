@@ -83,7 +83,8 @@ class Vocabulary:
         ids_of_names = {name: self.id(piece) for name, piece in self.special_tokens.items()}
         self._ids.update(ids_of_names)
         self._check()
-        self.added_tokens = tuple(sorted(self.added_tokens, key=lambda token: self._ids[token.content]))
+        by_id = sorted(self.added_tokens, key=lambda token: self._ids[token.content])
+        self.added_tokens = tuple(by_id)
 
     def replace(self, **settings: Any):
         """Returns a vocabulary with other settings; `None` keeps one."""
@@ -160,7 +161,8 @@ class Vocabulary:
     def cased(self):
         """Whether any piece other than special and added tokens has a capital letter."""
         added = {token.content for token in self.added_tokens}
-        return any(piece != piece.lower() and not is_special(piece) and piece not in added for piece in self.pieces)
+        capitalized = (piece for piece in self.pieces if piece != piece.lower())
+        return any(not is_special(piece) and piece not in added for piece in capitalized)
 
     @property
     def has_steps(self):
@@ -291,8 +293,8 @@ def check_extendable(vocabulary):
 def unused_ids(vocabulary):
     """Returns the ids of the pieces `[unused1]`, ..., but for added tokens."""
     added = {token.content for token in vocabulary.added_tokens}
-    unused = [piece for piece in vocabulary.pieces if _UNUSED.fullmatch(piece) and piece not in added]
-    return vocabulary.ids(unused)
+    unused = [piece for piece in vocabulary.pieces if _UNUSED.fullmatch(piece)]
+    return vocabulary.ids(piece for piece in unused if piece not in added)
 
 
 def extend(vocabulary, pieces):

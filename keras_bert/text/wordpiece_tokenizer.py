@@ -56,12 +56,7 @@ class WordPieceTokenizer(Tokenizer):
         self._longest = self.vocabulary.max_word_length
         self._chinese = self.vocabulary.tokenize_chinese_chars
         self.spaced = self._chinese and not self._has_steps
-        ends = _ENDS + _CHINESE if self._chinese else _ENDS
-        # A character normalizes to at most three, so a word of a third of the maximum length cannot become too long.
-        most = min(self._longest // 3, 66)  # More repetitions make the regular expression slow.
-        word = f"[^{ends}]{{0,{most}}}"
-        end = f"[{ends}]"
-        self._short_words = f"(?:{word}{end})*{word}"
+        self._short_words = _short_words(self._longest, self._chinese)
         self._plain = self._short_words.replace("[^", "[^Σ")
         pieces = self.vocabulary.wordpieces
         self._wordpiece = _wordpiece(pieces, self._longest * 4, split=self.spaced)
@@ -73,8 +68,10 @@ class WordPieceTokenizer(Tokenizer):
         else:
             self._normalizer = _bert_normalizer(lowercase, strip_accents)
         self._unknown = self.vocabulary.id("[UNK]")
-        self._is_continuation = constant([piece.startswith(CONTINUATION) for piece in pieces], tf.bool)
-        self._characters = constant([len(piece.removeprefix(CONTINUATION)) for piece in pieces], tf.int32)
+        is_continuation = [piece.startswith(CONTINUATION) for piece in pieces]
+        lengths = [len(piece.removeprefix(CONTINUATION)) for piece in pieces]
+        self._is_continuation = constant(is_continuation, tf.bool)
+        self._characters = constant(lengths, tf.int32)
 
     @staticmethod
     def new_pieces(vocabulary, words, lowercase):
@@ -166,6 +163,17 @@ class WordPieceTokenizer(Tokenizer):
             end_of_word = tf.gather(tf.math.segment_max(ends.values, word), word)
             limited += [starts, ends.with_values(tf.where(is_long, end_of_word, ends.values))]
         return select(~(is_long & is_continuation), *limited)
+
+
+def _short_words(longest, splits_chinese):
+    """Returns a regular expression of texts without words that may be too long after the normalization."""
+    ends = _ENDS
+    if splits_chinese:
+        ends += _CHINESE
+    # A character normalizes to at most three, so a word of a third of the maximum length cannot become too long.
+    most = min(longest // 3, 66)  # More repetitions make the regular expression slow.
+    word = f"[^{ends}]{{0,{most}}}"
+    return f"(?:{word}[{ends}])*{word}"
 
 
 def _bert_normalizer(lowercase, strip_accents):
