@@ -28,13 +28,20 @@ _FEWEST = 10  # Values of the loss, below which nothing is said.
 class Start:
     """The model that the runs of a task start from."""
 
-    name: str  # Directory or name of the checkpoint, unless `model` is in the grid.
-    bert: Any  # The loaded checkpoint, with the vocabulary of the models.
-    load: Callable | None = None  # Loads the model to train, by its name; defaults to `keras_bert.load`.
-    load_options: dict = dataclasses.field(default_factory=dict)  # Options of `load` for the model to train.
-    origins: dict | None = None  # Facts about all models that runs start from, by name, see `check_unchanged`.
-    new_head: bool = False  # Whether the head is a new one where that of the checkpoint fits.
-    head: str | None = None  # The head to train, one that the task `trains`. Defaults to that of the task.
+    # Directory or name of the checkpoint, unless `model` is in the grid.
+    name: str
+    # The loaded checkpoint, with the vocabulary of the models.
+    bert: Any
+    # Loads the model to train, by its name; defaults to `keras_bert.load`.
+    load: Callable | None = None
+    # Options of `load` for the model to train.
+    load_options: dict = dataclasses.field(default_factory=dict)
+    # Facts about all models that runs start from, by name, see `check_unchanged`.
+    origins: dict | None = None
+    # Whether the head is a new one where that of the checkpoint fits.
+    new_head: bool = False
+    # The head to train, one that the task `trains`. Defaults to that of the task.
+    head: str | None = None
 
 
 class Task:
@@ -64,7 +71,9 @@ class Task:
     Example:
         @keras_bert.register_task
         class Grading(ClassificationTask):
-            name, head, Training = "grading", "ordinal", GradeTraining
+            name = "grading"
+            head = "ordinal"
+            Training = GradeTraining
     """
 
     name: str
@@ -81,20 +90,26 @@ class Task:
 
     def __init__(self, data, start, settings):
         quiet_integers()
-        self.data, self.start, self.settings = data, start, settings
+        self.data = data
+        self.start = start
+        self.settings = settings
         self.head = self._chosen_head()
         self._check_stored()
-        self.model, self.bert, self.sequence_length = str(start.name), start.bert, settings.sequence_length
+        self.model = str(start.name)
+        self.bert = start.bert
+        self.sequence_length = settings.sequence_length
         if self.calibrates:
             confidence.check(self)
         self.preprocessor = self._create_preprocessor()
 
     def _create_preprocessor(self):
-        reading = self.reading
+        options = {"padding": "longest"}
         starts_from_windows = getattr(self.bert, "long_texts", None) == WINDOWS
         if starts_from_windows and not isinstance(self.settings, WindowSettings):
-            reading = {"long_texts": None, **reading}  # The task has one sequence of a text, or windows of its own.
-        return self.bert.preprocessor(self.sequence_length, padding="longest", **reading)
+            # The task has one sequence of a text, or windows of its own.
+            options["long_texts"] = None
+        options.update(self.reading)
+        return self.bert.preprocessor(self.sequence_length, **options)
 
     @functools.cached_property
     def training(self):
@@ -146,7 +161,10 @@ class Task:
     @property
     def held_out(self):
         """Whether dev has other rows than those to train on."""
-        return not (self.splits["dev"] and self.splits["dev"][0].examples is self.splits["train"][0].examples)
+        dev = self.splits["dev"]
+        if not dev:
+            return True
+        return dev[0].examples is not self.splits["train"][0].examples
 
     @property
     def reading(self):
@@ -171,37 +189,40 @@ class Task:
     @functools.cached_property
     def run_settings(self):
         """All settings that must be the same for all runs in a folder."""
-        settings = {
-            "model": self.model,
-            "sequence_length": self.sequence_length,
-            **self.reading,
-            **self.options,
-            **self.data_settings(),
-        }
+        settings = {"model": self.model, "sequence_length": self.sequence_length}
+        settings.update(self.reading)
+        settings.update(self.options)
+        settings.update(self.data_settings())
         if self.calibrates:
-            settings |= {"calibrate": True, "answer_at_precision": self.precision}
+            settings["calibrate"] = True
+            settings["answer_at_precision"] = self.precision
         return settings
 
     def data_settings(self):
         """Returns the file and the number of rows of each split, and hashes of the rows."""
-        parts = {name: splits[0].examples for name, splits in self.splits.items() if splits}
-        content = {name: examples.fingerprint() for name, examples in parts.items()}
-        return {**{name: [self.files[name], len(examples)] for name, examples in parts.items()}, "content": content}
+        settings = {}
+        content = {}
+        for name, splits in self.splits.items():
+            if splits:
+                examples = splits[0].examples
+                settings[name] = [self.files[name], len(examples)]
+                content[name] = examples.fingerprint()
+        settings["content"] = content
+        return settings
 
     @property
     def stored_settings(self):
         """The settings that a checkpoint keeps for `evaluate`, `predict` and `export`."""
-        names = [field.name for field in dataclasses.fields(self.settings) if field.metadata.get("stored")]
-        return {name: getattr(self.settings, name) for name in names}
+        stored = {}
+        for field in dataclasses.fields(self.settings):
+            if field.metadata.get("stored"):
+                stored[field.name] = getattr(self.settings, field.name)
+        return stored
 
     def _check_stored(self):
         """Raises for a setting that a checkpoint cannot keep, before the training rather than after it."""
         for name, value in self.stored_settings.items():
-            try:
-                is_kept = is_same_option(json.loads(json_text(value)), value)
-            except (TypeError, ValueError):
-                is_kept = False
-            if not is_kept:
+            if not _is_kept_by_json(value):
                 raise ValueError(
                     f"the setting `{name}` is stored with the model. Expected a value that JSON keeps: strings, bools, "
                     "finite numbers, None, lists of them, and dicts with strings as keys. "
@@ -211,21 +232,27 @@ class Task:
     @property
     def auto_class(self):
         """The class of transformers that opens the model with its head, for the model card; `None` without one."""
-        names = head_named(self.head).architectures
-        return f"AutoModel{names[0].removeprefix('Bert').removeprefix('Model')}" if names else None
+        architectures = head_named(self.head).architectures
+        if not architectures:
+            return None
+        suffix = architectures[0].removeprefix("Bert").removeprefix("Model")
+        return f"AutoModel{suffix}"
 
     @functools.cached_property
     def dev(self):
         """`Batches` to evaluate on; `None` without dev data."""
-        return self.splits["dev"][0].batches if self.splits["dev"] else None
+        if not self.splits["dev"]:
+            return None
+        return self.splits["dev"][0].batches
 
     @property
     def stored_reading(self):
         """How the model reads texts: arguments of `keras_bert.save`."""
-        if not isinstance(self.settings, LongTextSettings):
-            return {"sequence_length": self.sequence_length}
-        reading = {name: getattr(self.preprocessor, name) for name in READING}
-        return {"sequence_length": self.sequence_length, **reading}
+        options = {"sequence_length": self.sequence_length}
+        if isinstance(self.settings, LongTextSettings):
+            for name in READING:
+                options[name] = getattr(self.preprocessor, name)
+        return options
 
     def save_options(self, kept):
         """Returns the task's arguments of `keras_bert.save`, given what the run to save keeps of dev."""
@@ -236,11 +263,11 @@ class Task:
 
     def confidence_options(self, kept):
         """Returns the arguments of `keras_bert.save` about the confidence, given what the run to save keeps of dev."""
-        found = self.report.confidence(kept)
-        if found is None:
+        fitted = self.report.confidence(kept)
+        if fitted is None:
             return {}
-        confidence.warn_of(found)
-        return {"confidence": found.to_json()}
+        confidence.warn_of(fitted)
+        return {"confidence": fitted.to_json()}
 
     def export_options(self, bert):
         """Returns the task's arguments of `keras_bert.export` for the saved model."""
@@ -249,6 +276,14 @@ class Task:
         if self.labels is not None:
             options["labels"] = bert.labels
         return options
+
+
+def _is_kept_by_json(value):
+    """Whether a value is the same after it was written as JSON and read."""
+    try:
+        return is_same_option(json.loads(json_text(value)), value)
+    except (TypeError, ValueError):
+        return False
 
 
 def rate_advice(lines, loss_names, rate, defaults):
@@ -260,13 +295,17 @@ def rate_advice(lines, loss_names, rate, defaults):
             "and do batches of this size have the rows that it compares?"
         )
     losses = [total(line, loss_names) for line in lines if line["kind"] == "train"]
-    tenth = math.ceil(len(losses) / 10)
-    first, last = (sum(part) / tenth for part in (losses[:tenth], losses[-tenth:])) if losses else (0, 0)
-    if len(losses) < _FEWEST or not rate or not last > (1 - _LEAST_FALL) * first:
+    if len(losses) < _FEWEST or not rate:
         return None
-    usual = rate <= max(defaults) <= 10 * rate
-    others = [f"{3 * rate:.1g}", f"{10 * rate:.1g}"] if usual else [f"{other:g}" for other in defaults]
+    tenth = math.ceil(len(losses) / 10)
+    first = sum(losses[:tenth]) / tenth
+    last = sum(losses[-tenth:]) / tenth
+    if not last > (1 - _LEAST_FALL) * first:  # It fell, or is NaN.
+        return None
     change = "hardly fell" if last < first else "did not fall"
+    others = [f"{default:g}" for default in defaults]
+    if rate <= max(defaults) <= 10 * rate:  # A usual rate: larger ones.
+        others = [f"{3 * rate:.1g}", f"{10 * rate:.1g}"]
     return (
         f"the loss {change}, from {first:.3g} to {last:.3g}. If the scores are low, try a learning_rate of "
         f"{' or '.join(others)}, or more epochs"

@@ -46,8 +46,14 @@ class Decisions:
         """Returns the decisions whether rows have labels, given arrays `(rows, labels)`; `targets` are 0 or 1."""
         logits = np.asarray(logits, "float64")
         rows = np.repeat(np.arange(len(logits)), logits.shape[1])
-        pairs = np.stack([np.zeros(logits.size), logits.ravel()], -1)  # Whose softmax is the sigmoid.
-        return cls(logits=pairs, targets=np.asarray(targets, int).ravel(), rows=rows, unit="labels of texts")
+        # Their softmax is the sigmoid.
+        pairs = np.stack([np.zeros(logits.size), logits.ravel()], -1)
+        return cls(
+            logits=pairs,
+            targets=np.asarray(targets, int).ravel(),
+            rows=rows,
+            unit="labels of texts",
+        )
 
     def equal(self, other):
         """Whether other decisions have the same probabilities, up to rounding, as after the mean of one model."""

@@ -13,23 +13,34 @@ from keras_bert.heads.embedding import build_embedder
 from keras_bert.heads.sentence_classification import SentenceClassification, vector_options
 from keras_bert.models.description import layers_of
 from keras_bert.tasks.head_trainer import HeadTrainer
-from keras_bert.tasks.label_pairs import LEAST_ROWS, LabelBatches, drawn_classes, label_pair_loss, rows_by_class
+from keras_bert.tasks.label_pairs import (
+    LEAST_ROWS,
+    LabelBatches,
+    drawn_classes,
+    label_pair_loss,
+    rows_by_class,
+)
 from keras_bert.tasks.methods import AUTO, CONTRASTIVE, FULL, PROBE
 from keras_bert.tasks.stages import Stage
 
 _LOG = logging.getLogger("keras_bert")
 _FOLDS = 4  # Of `AUTO`.
 _LEAST_STEPS = 40  # Fewer steps change a model little.
-# Of the pairs, those of the rows of a batch.
-_RATE, _BATCH_SIZE = 5e-5, 16
-_DRAWS_OF_A_ROW, _MOST_DRAWS = 20, 20_000  # The budget of an epoch: mean draws of a row, and draws of all rows.
+# The defaults of training on the pairs of the rows of a batch.
+_RATE = 5e-5
+_BATCH_SIZE = 16
+# The budget of an epoch of pairs: mean draws of a row, and draws of all rows.
+_DRAWS_OF_A_ROW = 20
+_MOST_DRAWS = 20_000
 
 
 def few_steps(task, steps):
     """Returns a sentence if a training of the whole model has so few steps that it changes little, or else `None`."""
     if steps >= _LEAST_STEPS or not task.trains(SentenceClassification.name):
         return None
-    advice = "take more epochs" if task.reads_windows else "method='auto' is for few examples, or take more epochs"
+    advice = "take more epochs"
+    if not task.reads_windows:
+        advice = f"method='auto' is for few examples, or {advice}"
     return f"steps: only {steps}, which change a model little; {advice}"
 
 
@@ -61,11 +72,13 @@ class FewExamples:
     def __init__(self, task, method, folds=None):
         self._task = task
         self._check_task(method)
-        self.methods, self.folds = (method,), folds
+        self.methods = (method,)
+        self.folds = folds
         if method == AUTO:
             self._compare()
 
     def _check_task(self, method):
+        """Raises an error if a method cannot train the task."""
         task = self._task
         split = task.splits["train"][0]
         if any(isinstance(value, DocumentRows) for value in split.inputs.values()):
@@ -73,41 +86,47 @@ class FewExamples:
         if getattr(task.start.bert, "has_pair_layers", False):
             raise ValueError(f"`method`: only for BERT. Received: method={method!r} for {task.model}")
         if method == CONTRASTIVE:
-            if task.labels is None:
-                raise ValueError("`method`: pairs come from classes. Expected method='probe' for numbers")
-            if len(drawn_classes(split.examples.labels)) < 2:
-                raise ValueError(
-                    "`method`: all rows have the same labels, so that no pair is dissimilar. Expected other rows, or "
-                    "method='probe'"
-                )
-            if max(map(len, rows_by_class(split.examples.labels).values()), default=0) < 2:
-                raise ValueError(
-                    "`method`: no two rows have a class in common, so there are no pairs to learn from. Expected more "
-                    "rows of a class, or method='probe'"
-                )
+            self._check_pairs(split.examples.labels)
+
+    def _check_pairs(self, labels):
+        """Raises an error if rows with these labels have no pairs to learn from."""
+        if self._task.labels is None:
+            raise ValueError("`method`: pairs come from classes. Expected method='probe' for numbers")
+        if len(drawn_classes(labels)) < 2:
+            raise ValueError(
+                "`method`: all rows have the same labels, so that no pair is dissimilar. Expected other rows, or "
+                "method='probe'"
+            )
+        sizes = map(len, rows_by_class(labels).values())
+        if max(sizes, default=0) < 2:
+            raise ValueError(
+                "`method`: no two rows have a class in common, so there are no pairs to learn from. Expected more "
+                "rows of a class, or method='probe'"
+            )
 
     def _compare(self):
         """Sets the methods to compare and the folds; rows that cannot be divided leave the probe."""
         self.methods = (PROBE, CONTRASTIVE)
         reason = "pairs come from classes, not from numbers"
         if self._task.labels is not None:
-            reason = self._divided()
+            reason = self._divide_rows()
         if reason is not None:
             _LOG.info("  method: probe, without a comparison: %s", reason)
-            self.methods, self.folds = (PROBE,), None
+            self.methods = (PROBE,)
+            self.folds = None
 
-    def _divided(self):
+    def _divide_rows(self):
         """Sets the folds if there are none, and no other dev rows; returns why the rows have none, or `None`."""
         task = self._task
         rows = task.splits["train"][0].examples
         counts = {label: len(members) for label, members in rows_by_class(rows.labels).items()}
-        label, fewest = min(counts.items(), key=lambda entry: entry[1])
         if task.held_out or self.folds is not None:
-            return None if max(counts.values()) > 1 else "no class has two examples"
-        folds = min(_FOLDS, fewest, len(set(rows.groups())))
-        if folds < 2:
-            return f"the class {task.labels[label]} has one example, and cross-validation needs two"
-        self.folds = Folds(folds)
+            return "no class has two examples" if max(counts.values()) == 1 else None
+        rarest = min(counts, key=counts.get)
+        num_folds = min(_FOLDS, counts[rarest], len(set(rows.groups())))
+        if num_folds < 2:
+            return f"the class {task.labels[rarest]} has one example, and cross-validation needs two"
+        self.folds = Folds(num_folds)
         return None
 
     def choices(self, learning_rate=None, batch_size=None, epochs=None, seed=None):
@@ -144,6 +163,7 @@ class FewExamples:
         return stages
 
     def _pair_stage(self, task):
+        """Returns the `Stage` that tunes the encoder on pairs of rows."""
         split = task.splits["train"][0]
         return Stage(
             name="pairs",
@@ -156,9 +176,17 @@ class FewExamples:
 
 
 def _label_batches(inputs, targets, *, labels, batch_size, seed, grouped):
+    """Returns `LabelBatches` with the steps of the budget; rows are drawn by their labels, and never `grouped`."""
     draws = min(_DRAWS_OF_A_ROW * len(labels), _MOST_DRAWS)
     steps = max(_LEAST_STEPS, -(-draws // batch_size))
-    return LabelBatches(inputs, targets, labels=labels, batch_size=batch_size, steps=steps, seed=seed)
+    return LabelBatches(
+        inputs,
+        targets,
+        labels=labels,
+        batch_size=batch_size,
+        steps=steps,
+        seed=seed,
+    )
 
 
 def _build_embedder(bert):
@@ -167,7 +195,8 @@ def _build_embedder(bert):
     embedder = build_embedder(bert.encoder, **options)
     projection = layers_of(embedder).get("sentence_projection")
     if projection is not None:
-        theirs = layers_of(bert.model())
-        projection.set_weights(theirs.get("sentence_projection", theirs.get("vector_projection")).get_weights())
+        layers = layers_of(bert.model())
+        trained = layers.get("sentence_projection", layers.get("vector_projection"))
+        projection.set_weights(trained.get_weights())
         projection.trainable = False
     return embedder

@@ -36,7 +36,8 @@ class HeadTrainer:
     """
 
     def __init__(self, model, task, tries_names=False):
-        self.model, self._task = model, task
+        self.model = model
+        self._task = task
         self._layer = layers_of(model)[head_named(SentenceClassification.name).layer]
         self._vectors = {}  # By the inputs, which are those of all splits that have the same rows.
         self.losses = self._fit(task.splits["train"][0], tries_names)
@@ -48,16 +49,17 @@ class HeadTrainer:
 
     def _fit(self, split, tries_names):
         """Fits the layer to a split, and returns the loss by its name."""
-        vectors, targets = self._vectors_of(split), np.asarray(split.targets)
-        count = None
+        vectors = self._vectors_of(split)
+        targets = np.asarray(split.targets)
+        num_classes = None
         if self._task.labels is not None and targets.ndim == 1:
-            count = len(self._task.labels)
+            num_classes = len(self._task.labels)
         weights = self._row_weights(targets)
         head = None
         if tries_names:
             head = self._fit_with_names(vectors, targets, weights)
         if head is None:
-            head = fit_head(vectors, targets, count, row_weights=weights)
+            head = fit_head(vectors, targets, num_classes, row_weights=weights)
         self._layer.set_weights([head.kernel, head.bias])
         _LOG.info("    head: %d vectors, penalty %g, loss %.4g", len(vectors), head.penalty, head.loss)
         return {"loss": head.loss}
@@ -67,14 +69,19 @@ class HeadTrainer:
         inputs = name_inputs(self._task)
         if inputs is None:
             return None
-        count = len(self._task.labels)
-        rows = HeadRows(vectors, targets, np.ones(len(targets)) if weights is None else weights)
+        num_classes = len(self._task.labels)
+        if weights is None:
+            weights = np.ones(len(targets))
+        rows = HeadRows(vectors, targets, weights)
         names = name_rows(head_vectors(self.model, inputs), self._task.training.class_weights())
-        without, held_out = held_out_loss(rows, count), held_out_loss(rows, count, names)
-        if held_out >= without:
+        without_names = held_out_loss(rows, num_classes)
+        with_names = held_out_loss(rows, num_classes, names)
+        if with_names >= without_names:
             return None
-        _LOG.info("    class names: extra texts; cross-validated loss %.3g, without them %.3g", held_out, without)
-        head = rows.joined(names).fit(count)
+        _LOG.info(
+            "    class names: extra texts; cross-validated loss %.3g, without them %.3g", with_names, without_names
+        )
+        head = rows.joined(names).fit(num_classes)
         return dataclasses.replace(head, loss=rows.loss(head) / len(targets))
 
     def _row_weights(self, targets):
@@ -86,7 +93,7 @@ class HeadTrainer:
             return None
         if targets.ndim == 1:
             return np.array(weights)[targets]
-        pairs = np.array(weights)
+        pairs = np.array(weights)  # Of the rows without and with each label.
         return np.where(targets > 0, pairs[:, 1], pairs[:, 0])
 
     def _vectors_of(self, split):
@@ -98,16 +105,20 @@ class HeadTrainer:
 
     def evaluate(self, batches):
         """Returns the losses and the scores over all rows of the batches of a split, a dict of floats."""
-        return self.evaluate_with_outputs(batches)[0]
+        results, _ = self.evaluate_with_outputs(batches)
+        return results
 
     def evaluate_with_outputs(self, batches):
         """Returns the results of `evaluate`, and the outputs of `predict`."""
-        split, outputs = self._split_of(batches), self.predict(batches)
+        split = self._split_of(batches)
+        outputs = self.predict(batches)
+        are_rows = tf.ones([len(outputs["logits"])])  # None is padding.
         results = {}
         for loss in self._task.training.losses:
-            total, weight = loss.sums(split.targets, outputs, tf.ones([len(outputs["logits"])]))
+            total, weight = loss.sums(split.targets, outputs, are_rows)
             mean = total.numpy() / weight.numpy() if weight else np.nan
-            results[loss.name] = (loss.finish or float)(mean)
+            finish = loss.finish or float
+            results[loss.name] = finish(mean)
         results |= self._task.report.score(split.targets, outputs)
         return {name: float(value) for name, value in results.items()}, outputs
 
@@ -135,5 +146,6 @@ def head_vectors(model, inputs):
     vectors = keras.Model(model.input, {"vectors": layer.input})
     rows = inputs["token_ids"].shape[0]
     batches = evaluation_batches(inputs, batch_size=min(_BATCH_SIZE, rows))
-    evaluator = Evaluator(vectors, tf.distribute.get_strategy(), [], traced=batches.steps > _FEW_BATCHES)
+    is_traced = batches.steps > _FEW_BATCHES
+    evaluator = Evaluator(vectors, tf.distribute.get_strategy(), [], traced=is_traced)
     return evaluator.outputs(batches).outputs["vectors"]

@@ -34,7 +34,8 @@ class LabelBatches(Batches):
 
     def __init__(self, inputs, targets, *, labels, batch_size, steps, seed=0):
         check_count("batch_size", batch_size, LEAST_ROWS)
-        self._classes, self._steps = drawn_classes(labels), steps
+        self._classes = drawn_classes(labels)
+        self._steps = steps
         super().__init__(inputs, targets, batch_size=batch_size, grouped=False, seed=seed)
         self.tokens = self.tokens * steps * batch_size // self.num_examples
         self.num_examples = steps * batch_size
@@ -44,7 +45,8 @@ class LabelBatches(Batches):
         rows, _ = self._order(unpadded, 0)
         longest = unpadded.longest(lengths, rows)
         boundaries = fit_boundaries([*longest, lengths.max()], ratio=1.02)
-        return _DrawnPlan(boundaries, np.searchsorted(boundaries, lengths), self.batch_size, self._steps)
+        groups = np.searchsorted(boundaries, lengths)
+        return _DrawnPlan(boundaries, groups, self.batch_size, self._steps)
 
     def _order(self, plan, epoch):
         rows = draw_rows(self._classes, self._steps, self.batch_size, seed=(self.seed, epoch))
@@ -64,15 +66,18 @@ def drawn_classes(labels):
     """Returns the rows of each class, lists, and those of no class, if there are any."""
     classes = list(rows_by_class(labels).values())
     without = [row for row, label in enumerate(labels) if label == ()]
-    return [*classes, without] if without else classes
+    if without:
+        classes.append(without)
+    return classes
 
 
 def rows_by_class(labels):
     """Returns the numbers of the rows of each class, a dict of lists; a label may be a tuple of classes."""
     members = {}
     for row, label in enumerate(labels):
-        for own in label if isinstance(label, tuple) else (label,):
-            members.setdefault(own, []).append(row)
+        classes = label if isinstance(label, tuple) else (label,)
+        for name in classes:
+            members.setdefault(name, []).append(row)
     return members
 
 
@@ -107,7 +112,8 @@ class _Turns:
     """Hands out values in turn, in another random order each time round."""
 
     def __init__(self, values, generator):
-        self._values, self._generator = np.array(values), generator
+        self._values = np.array(values)
+        self._generator = generator
         self._left = []
 
     def take(self, count):
@@ -132,9 +138,11 @@ def label_pair_loss() -> Loss:
         similarity = tf.matmul(vectors, vectors, transpose_b=True)
         is_similar = have_common_label(targets)
         pairs = tf.linalg.set_diag(rows[:, None] * rows, tf.zeros_like(rows))
-        similar, others = tf.where(is_similar, pairs, 0.0), tf.where(is_similar, 0.0, pairs)
-        errors = _shares(similar * tf.square(similarity - 1), similar) + _shares(others * tf.square(similarity), others)
-        return tf.reduce_sum(rows) * errors / 2
+        similar = tf.where(is_similar, pairs, 0.0)
+        others = tf.where(is_similar, 0.0, pairs)
+        errors_of_similar = _shares(similar * tf.square(similarity - 1), similar)
+        errors_of_others = _shares(others * tf.square(similarity), others)
+        return tf.reduce_sum(rows) * (errors_of_similar + errors_of_others) / 2
 
     return Loss("loss", values, together=True)
 

@@ -50,7 +50,9 @@ def fit_head(vectors, targets, num_classes=None, *, row_weights=None, penalty=PE
     scale = np.sqrt(((vectors - center) ** 2).sum(1).mean()) or 1.0
     scaled = (vectors - center) / scale
     problem = _problem(np.asarray(targets), num_classes)
-    weights = np.ones(np.shape(targets)) if row_weights is None else np.asarray(row_weights, "float64")
+    weights = np.ones(np.shape(targets))
+    if row_weights is not None:
+        weights = np.asarray(row_weights, "float64")
     kernel, bias = problem.solve(scaled, weights, penalty)
     loss = problem.losses(scaled @ kernel + bias, weights).mean()
     kernel = kernel / scale
@@ -59,6 +61,7 @@ def fit_head(vectors, targets, num_classes=None, *, row_weights=None, penalty=PE
 
 
 def _problem(targets, num_classes):
+    """Returns the problem of `fit_head` that targets pose."""
     if num_classes is not None:
         return _Classes(targets, num_classes)
     if targets.ndim == 2:
@@ -70,7 +73,8 @@ class _Classes:
     """One class of each row. Two classes have one vector of weights, as in scikit-learn."""
 
     def __init__(self, targets, num_classes):
-        self.targets, self._count = targets, num_classes
+        self.targets = targets
+        self._count = num_classes
 
     def solve(self, vectors, weights, penalty):
         present = np.unique(self.targets)
@@ -81,9 +85,10 @@ class _Classes:
             kernel[:, present] = np.stack([-column / 2, column / 2], 1)
             bias[present] = [-shift / 2, shift / 2]
         elif len(present) > 2:
-            kernel[:, present], bias[present] = _solve_softmax(
-                vectors, np.searchsorted(present, self.targets), len(present), weights, penalty
-            )
+            places = np.searchsorted(present, self.targets)
+            columns, shifts = _solve_softmax(vectors, places, len(present), weights, penalty)
+            kernel[:, present] = columns
+            bias[present] = shifts
         absent = np.setdiff1d(np.arange(self._count), present)
         bias[absent] = bias[present].min() + _ABSENT
         return kernel, bias
@@ -101,9 +106,13 @@ class _Labels:
 
     def solve(self, vectors, weights, penalty):
         columns = []
+        shifts = []
         for label in range(self.targets.shape[1]):
-            columns.append(_solve_binary(vectors, self.targets[:, label] > 0, weights[:, label], penalty))
-        return np.stack([column for column, _ in columns], 1), np.array([shift for _, shift in columns])
+            has_label = self.targets[:, label] > 0
+            column, shift = _solve_binary(vectors, has_label, weights[:, label], penalty)
+            columns.append(column)
+            shifts.append(shift)
+        return np.stack(columns, 1), np.array(shifts)
 
     def losses(self, logits, weights):
         return (weights * (np.logaddexp(0, logits) - self.targets * logits)).mean(1)
@@ -117,7 +126,8 @@ class _Numbers:
 
     def solve(self, vectors, weights, penalty):
         share = weights / weights.sum()
-        center, middle = share @ vectors, share @ self.targets
+        center = share @ vectors
+        middle = share @ self.targets
         weighted = (vectors - center) * weights[:, None]
         gram = weighted.T @ (vectors - center) + penalty * np.eye(vectors.shape[1])
         kernel = np.linalg.solve(gram, weighted.T @ (self.targets - middle))
@@ -131,18 +141,21 @@ def _solve_binary(vectors, is_true, weights, penalty):
     """Returns the weights `(width,)` and the bias of logistic regression; of one class only, its smoothed odds."""
     if is_true.all() or not is_true.any():
         odds = np.log(2 * len(is_true) + 1)
-        return np.zeros(vectors.shape[1]), odds if is_true.all() else -odds
+        if not is_true.all():
+            odds = -odds
+        return np.zeros(vectors.shape[1]), odds
     signs = np.where(is_true, 1.0, -1.0)
 
     def objective(values):
-        column, shift = values[:-1], values[-1]
+        column = values[:-1]
+        shift = values[-1]
         margins = signs * (vectors @ column + shift)
         slopes = -weights * signs * scipy.special.expit(-margins)
         value = weights @ np.logaddexp(0, -margins) + penalty / 2 * column @ column
         return value, np.append(slopes @ vectors + penalty * column, slopes.sum())
 
-    found = _minimized(objective, vectors.shape[1] + 1)
-    return found[:-1], found[-1]
+    solution = _minimized(objective, vectors.shape[1] + 1)
+    return solution[:-1], solution[-1]
 
 
 def _solve_softmax(vectors, classes, count, weights, penalty):
@@ -157,7 +170,8 @@ def _solve_softmax(vectors, classes, count, weights, penalty):
         slopes = np.exp(logs)
         slopes[rows, classes] -= 1
         slopes *= weights[:, None]
-        gradient = np.concatenate([vectors.T @ slopes + penalty * table[:-1], slopes.sum(0, keepdims=True)])
+        of_weights = vectors.T @ slopes + penalty * table[:-1]
+        gradient = np.concatenate([of_weights, slopes.sum(0, keepdims=True)])
         value = -(weights @ logs[rows, classes]) + penalty / 2 * (table[:-1] ** 2).sum()
         return value, gradient.ravel()
 
@@ -168,4 +182,11 @@ def _solve_softmax(vectors, classes, count, weights, penalty):
 def _minimized(objective, size):
     """Returns the minimum of a convex function that returns its value and its gradient."""
     options = {"maxiter": 1000, "gtol": 1e-6, "ftol": 1e-12}
-    return scipy.optimize.minimize(objective, np.zeros(size), jac=True, method="L-BFGS-B", options=options).x
+    result = scipy.optimize.minimize(
+        objective,
+        np.zeros(size),
+        jac=True,
+        method="L-BFGS-B",
+        options=options,
+    )
+    return result.x

@@ -15,7 +15,9 @@ def mean_logits(logits):
 def mean_sigmoids(logits):
     """Returns logits whose sigmoid is the mean of the models' probabilities; for the arguments see `mean_logits`."""
     logits = np.stack(logits).astype("float64")
-    present, absent = (np.logaddexp.reduce(-np.logaddexp(0, sign * logits), 0) for sign in (-1, 1))
+    # Sums of the probabilities of the models, as logarithms.
+    present = np.logaddexp.reduce(-np.logaddexp(0, -logits), 0)
+    absent = np.logaddexp.reduce(-np.logaddexp(0, logits), 0)
     return present - absent
 
 

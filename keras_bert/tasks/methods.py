@@ -2,10 +2,14 @@
 
 from keras_bert.checks import check_choice
 
-FULL, PROBE, CONTRASTIVE, AUTO = METHODS = ("full", "probe", "contrastive", "auto")
-# What only steps of the whole model have, and what only steps have.
-_NOT_FULL = ("teacher", "intermediate", "patience", "pack", "lora_rank", "language_model_weight")
-_UNTRAINED = ("learning_rate", "batch_size", "epochs", "freeze_layers", "layer_decay")
+FULL = "full"
+PROBE = "probe"
+CONTRASTIVE = "contrastive"
+AUTO = "auto"
+METHODS = (FULL, PROBE, CONTRASTIVE, AUTO)
+# Arguments of steps of the whole model, and of steps at all.
+_OF_FULL = ("teacher", "intermediate", "patience", "pack", "lora_rank", "language_model_weight")
+_OF_STEPS = ("learning_rate", "batch_size", "epochs", "freeze_layers", "layer_decay")
 
 
 def check_method(method, given):
@@ -18,9 +22,9 @@ def check_method(method, given):
     check_choice("method", method, METHODS)
     if method == FULL:
         return
-    for name in _NOT_FULL:
+    for name in _OF_FULL:
         if name in given:
             raise ValueError(f"`{name}`: only with method='full'. Received: method={method!r}")
-    for name in _UNTRAINED if method == PROBE else ():
-        if name in given:
+    for name in _OF_STEPS:
+        if method == PROBE and name in given:
             raise ValueError(f"`{name}`: the encoder is not trained with method='probe', and the head has no steps")

@@ -39,7 +39,9 @@ def recognized(text, targets):
     """
     for task in in_order_of_recognition():
         is_inherited = not is_ours(task) and is_ours(task.rows.recognizes)
-        if (isinstance(text, dict) or not is_inherited) and task.rows.recognizes(text, targets):
+        if is_inherited and not isinstance(text, dict):
+            continue
+        if task.rows.recognizes(text, targets):
             return task
     return None
 
@@ -67,40 +69,58 @@ def register_task(cls):
         raise ValueError(
             f"`rows` of the task {cls.name!r} must have `target_columns`, such as ('label',). Received: ()"
         )
-    same = next((number for number, task in enumerate(TASKS) if task.name == cls.name), None)
-    if same is None:
-        TASKS.append(cls)
-    elif (TASKS[same].__module__, TASKS[same].__qualname__) == (cls.__module__, cls.__qualname__):
-        TASKS[same] = cls  # Of a module that is loaded again.
-    else:
-        raise ValueError(f"`name` must be that of no other task. Received: name={cls.name!r}, which is {TASKS[same]!r}")
+    for number, task in enumerate(TASKS):
+        if task.name == cls.name:
+            _check_reloaded(cls, task)
+            TASKS[number] = cls
+            return cls
+    TASKS.append(cls)
     return cls
+
+
+def _check_reloaded(cls, task):
+    """Raises an error unless a class with the name of a registered task is the same one of a module loaded again."""
+    same_module = cls.__module__ == task.__module__
+    if not same_module or cls.__qualname__ != task.__qualname__:
+        raise ValueError(f"`name` must be that of no other task. Received: name={cls.name!r}, which is {task!r}")
 
 
 def task_named(name):
     """Returns a task; raises for a name that none has."""
-    found = next((task for task in TASKS if task.name == name), None)
-    if found is None:
-        names = {task.head: task.name for task in TASKS} | {task.name: task.name for task in TASKS}
-        alike = names.get(similar(str(name), names))
-        known = "; ".join(f"{task.name!r}" if alike else f"{task.name!r}: {task.rows.expects}" for task in TASKS)
-        fix = f". Did you mean {alike!r}?" if alike else ""
-        raise ValueError(f"`task` must be one of {known}. Received: task={name!r}{fix}")
-    return found
+    for task in TASKS:
+        if task.name == name:
+            return task
+    raise _unknown_task(name)
+
+
+def _unknown_task(name):
+    """Returns an error with the task that a wrong name may mean, or else with what the rows of all tasks are."""
+    tasks_by_name = {task.head: task.name for task in TASKS}
+    tasks_by_name.update({task.name: task.name for task in TASKS})
+    alike = tasks_by_name.get(similar(str(name), tasks_by_name))
+    if alike:
+        known = "; ".join(repr(task.name) for task in TASKS)
+        return ValueError(f"`task` must be one of {known}. Received: task={name!r}. Did you mean {alike!r}?")
+    known = "; ".join(f"{task.name!r}: {task.rows.expects}" for task in TASKS)
+    return ValueError(f"`task` must be one of {known}. Received: task={name!r}")
 
 
 def task_of(bert):
     """Returns the task that a loaded model was trained on, by its stored name, or by its head; `None` for no task."""
-    own = bert.task_settings or {}
-    is_known = bert.head == NO_HEAD or any(task.name == bert.task for task in TASKS)  # Encoders need no task.
-    named = [task for task in TASKS if task.name == bert.task and task.trains(bert.head)]
+    needs_task = bert.head != NO_HEAD
+    is_known = not needs_task or any(task.name == bert.task for task in TASKS)
     if not is_known and bert.task_settings == {}:  # Of a task with rows of its own.
         raise not_registered(bert.task, bert.name)
-    for task in named or [task for task in TASKS if task.trains(bert.head) and task.fits(bert)]:
-        if own.keys() <= {field.name for field in dataclasses.fields(task.Settings)}:
+    trained = [task for task in TASKS if task.trains(bert.head)]
+    candidates = [task for task in trained if task.name == bert.task]
+    if not candidates:
+        candidates = [task for task in trained if task.fits(bert)]
+    stored = bert.task_settings or {}
+    for task in candidates:
+        if stored.keys() <= {field.name for field in dataclasses.fields(task.Settings)}:
             return task
-    if own and not is_known:
-        raise not_registered(bert.task, bert.name, own)
+    if stored and not is_known:
+        raise not_registered(bert.task, bert.name, stored)
     return None
 
 
@@ -116,10 +136,9 @@ def exported_task(facts, model):
     name of the `model`.
     """
     stored = facts.get("task") or {}
-    named = [task for task in TASKS if task.name == stored.get("name") and task.trains(facts["head"])]
-    task = next(iter(named), None)
-    if task is not None:
-        return task, task.Settings(**stored["settings"])
+    for task in TASKS:
+        if task.name == stored.get("name") and task.trains(facts["head"]):
+            return task, task.Settings(**stored["settings"])
     if stored.get("converts"):
         raise not_registered(stored["name"], model, stored["settings"])
     return None, None
@@ -127,6 +146,8 @@ def exported_task(facts, model):
 
 def own_signatures(bert):
     """Returns the option `add_signatures` of `export` for a model of a task, no option for another one."""
-    if (task := task_of(bert)) is None:
+    task = task_of(bert)
+    if task is None:
         return {}
-    return {"add_signatures": functools.partial(task.signatures, settings=stored_settings(task, bert))}
+    add_signatures = functools.partial(task.signatures, settings=stored_settings(task, bert))
+    return {"add_signatures": add_signatures}

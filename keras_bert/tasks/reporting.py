@@ -20,18 +20,28 @@ from keras_bert.tasks.logits import mean_logits
 class Card:
     """What the model card of a task says, besides scores and settings."""
 
-    pipeline_tag: str  # Of the hub, such as "text-classification".
-    purpose: str  # This and the next one: for the first sentence.
+    # Of the hub, such as "text-classification".
+    pipeline_tag: str
+    # These two are for the first sentence.
+    purpose: str
     trained_on: str
-    example: str  # Python code, the texts to predict.
-    dataset: dict  # Metadata of the hub: `type`, `name`, `config`, `split`.
-    datasets: list = dataclasses.field(default_factory=list)  # Names of data sets on the hub.
-    arguments: str = '"A text."'  # Python code, the arguments of the tokenizer.
-    hub_metrics: dict = dataclasses.field(default_factory=dict)  # The hub's names of scores that differ.
-    hub_percent: bool = False  # Whether the hub has these scores in percent.
-    imports: str = ""  # This and the next one: lines of Python code for the outputs of transformers.
+    # Python code, the texts to predict.
+    example: str
+    # Metadata of the hub: `type`, `name`, `config`, `split`.
+    dataset: dict
+    # Names of data sets on the hub.
+    datasets: list = dataclasses.field(default_factory=list)
+    # Python code, the arguments of the tokenizer.
+    arguments: str = '"A text."'
+    # The hub's names of scores that differ.
+    hub_metrics: dict = dataclasses.field(default_factory=dict)
+    # Whether the hub has these scores in percent.
+    hub_percent: bool = False
+    # Lines of Python code for the outputs of transformers.
+    imports: str = ""
     outputs: str = ""
-    note: str | None = None  # A sentence on the scores.
+    # A sentence on the scores.
+    note: str | None = None
 
     def with_note(self, note):
         """Returns the card with one more sentence on the scores."""
@@ -54,17 +64,28 @@ def own_data_set(name, typed=False, table="csv"):
 class Findings:
     """A task's results for the predictions of the best runs."""
 
-    measured: dict  # The dev scores that are compared with the majority baseline.
-    sections: list  # HTML for the end of `report.html`.
-    errors: list  # Rows of `errors.tsv`, the header first.
-    results: dict | None = None  # The task's entries in `results.json`. Defaults to the scores.
-    scores: str | None = None  # In one line. Defaults to `measured` in percent.
-    facts: dict = dataclasses.field(default_factory=dict)  # For the head of the report.
-    tables: list = dataclasses.field(default_factory=list)  # Markdown for the end of `results.md`.
-    messages: list = dataclasses.field(default_factory=list)  # Lines to print.
-    same: str | None = None  # The prediction for all rows of dev; `None` if the predictions differ.
-    test_scores: dict | None = None  # Of the data to predict, if it has labels.
-    note: str | None = None  # One more sentence of the model card on the scores.
+    # The dev scores that are compared with the majority baseline.
+    measured: dict
+    # HTML for the end of `report.html`.
+    sections: list
+    # Rows of `errors.tsv`, the header first.
+    errors: list
+    # The task's entries in `results.json`. Defaults to the scores.
+    results: dict | None = None
+    # In one line. Defaults to `measured` in percent.
+    scores: str | None = None
+    # For the head of the report.
+    facts: dict = dataclasses.field(default_factory=dict)
+    # Markdown for the end of `results.md`.
+    tables: list = dataclasses.field(default_factory=list)
+    # Lines to print.
+    messages: list = dataclasses.field(default_factory=list)
+    # The prediction for all rows of dev; `None` if the predictions differ.
+    same: str | None = None
+    # Of the data to predict, if it has labels.
+    test_scores: dict | None = None
+    # One more sentence of the model card on the scores.
+    note: str | None = None
 
     @property
     def scores_line(self):

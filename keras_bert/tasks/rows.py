@@ -34,7 +34,9 @@ def first_known(targets):
 
 def not_registered(name, model, settings=()):
     """Returns an error for a model of a task that shapes its texts, by these stored settings, if any."""
-    reason = f"its settings shape the texts: {', '.join(settings)}" if settings else "it makes the texts of the rows"
+    reason = "it makes the texts of the rows"
+    if settings:
+        reason = f"its settings shape the texts: {', '.join(settings)}"
     return ValueError(
         f"the task {name!r} of {model} is not registered, but {reason}. Import the module of its class, which calls "
         "`register_task`, or name it by `plugins`"
@@ -72,7 +74,8 @@ class RowFormat:
     expects: str = "texts with targets"
     columns: tuple = ()
     target_columns: tuple = ("label",)
-    needs_targets = needs_train = True
+    needs_targets: bool = True
+    needs_train: bool = True
     convert: Any = None
     inputs: tuple = ()
 
@@ -92,7 +95,7 @@ class RowFormat:
 
     def with_target(self, row, target):
         """Returns a row of a data set with a target where `read` finds it, and no other target."""
-        return {**self.without_targets(row), self.target_columns[0]: target}
+        return self.without_targets(row) | {self.target_columns[0]: target}
 
     def with_named_target(self, row, column):
         """Returns a row of a data set whose target is in a column that the user named, and no other target."""
@@ -100,7 +103,7 @@ class RowFormat:
         others = {name: value for name, value in row.items() if name != column}
         if column not in self.target_columns:
             return self.with_target(others, target)
-        return {**self.without_targets(others), column: target}
+        return self.without_targets(others) | {column: target}
 
     def read(self, train, dev, settings, labels=None, name=None):
         """Returns the data of two sources, which may be the same one.
@@ -116,39 +119,50 @@ class RowFormat:
             return source
 
         def convert(place, row):
-            targets = {name: value for name, value in row.items() if name in self.target_columns}
-            found = {**self.as_read(place, self.without_targets(row), settings), **targets}
-            if self.needs_targets and not found.keys() & {*self.target_columns}:
+            new_row = dict(self.as_read(place, self.without_targets(row), settings))
+            for name, value in row.items():
+                if name in self.target_columns:
+                    new_row[name] = value
+            if self.needs_targets and new_row.keys().isdisjoint(self.target_columns):
                 check_columns(place, list(row), self.target_columns[:1])  # Raises with the columns of the user.
-            return found
+            return new_row
 
         return source.mapped(convert)
 
     def as_read(self, place, row, settings):
         """Returns what `convert` makes of a row; raises for what the head cannot read."""
         try:
-            found = self.convert(place, row, settings)
+            new_row = self.convert(place, row, settings)
         except Exception as error:
             if isinstance(error, ValueError) and str(error).startswith(str(place)):
                 raise
             problem = f"{type(error).__name__}: {error}"
             raise ValueError(f"{place}: `convert` must take such a row. Received: {row!r:.100}, {problem}") from error
-        known = {*self.inputs, *self.target_columns}
-        if not isinstance(found, dict) or (self.inputs and not found.keys() <= known):
-            received = ", ".join(map(str, found.keys() - known)) if isinstance(found, dict) else f"{found!r:.100}"
-            expected = f"{' and '.join(self.inputs) or 'the inputs of the head'} alone"
-            raise ValueError(f"{place}: `convert` must return a dict of {expected}. Received: {received}")
-        return found
+        self._check_inputs(place, new_row)
+        return new_row
+
+    def _check_inputs(self, place, new_row):
+        """Raises an error unless what `convert` returns is a dict of inputs of the head, and of targets."""
+        if isinstance(new_row, dict):
+            unknown = new_row.keys() - {*self.inputs, *self.target_columns}
+            if not self.inputs or not unknown:
+                return
+            received = ", ".join(map(str, unknown))
+        else:
+            received = f"{new_row!r:.100}"
+        expected = " and ".join(self.inputs) or "the inputs of the head"
+        raise ValueError(f"{place}: `convert` must return a dict of {expected} alone. Received: {received}")
 
     def asked(self, place, text, settings):
         """Returns a text of `predict` as the head takes it: a string, a tuple of two for a pair, or a dict."""
         row = text if isinstance(text, dict) else self.row(place, text, None)
-        row = self.without_targets(self.as_read(place, self.without_targets(row), settings))
-        if not row.keys() <= {"text", "pair"}:
-            return row
-        if row.get("pair") is None:
-            return row["text"]
-        return row["text"], row["pair"]
+        new_row = self.as_read(place, self.without_targets(row), settings)
+        inputs = self.without_targets(new_row)
+        if not inputs.keys() <= {"text", "pair"}:
+            return inputs
+        if inputs.get("pair") is None:
+            return inputs["text"]
+        return inputs["text"], inputs["pair"]
 
     def labelled(self, name, directory, facts, path, *, settings=None, **options):
         """Returns the `Labelled` data of a file for a SavedModel with these facts; `None` if it is of another task.

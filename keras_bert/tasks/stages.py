@@ -27,25 +27,42 @@ _RATE_FACTORS = {256: 10, 512: 3}
 
 def make_batches(inputs, targets=None, *, most_tokens=None, **options):
     """Returns the batches of features: `DocumentBatches` of `DocumentRows`, `Batches` of others."""
-    if isinstance(inputs, dict) and any(isinstance(value, DocumentRows) for value in inputs.values()):
+    if _has_documents(inputs):
         return DocumentBatches(inputs, targets, most_tokens=most_tokens, **options)
     return Batches(inputs, targets, **options)
 
 
+def _has_documents(inputs):
+    if not isinstance(inputs, dict):
+        return False
+    return any(isinstance(value, DocumentRows) for value in inputs.values())
+
+
 def evaluation_batches(inputs, targets=None, *, batch_size=64):
     """Returns the batches of features to evaluate on, in their order: documents are limited by their tokens, too."""
-    return make_batches(inputs, targets, batch_size=batch_size, most_tokens=_EVALUATED_TOKENS, shuffle=False)
+    return make_batches(
+        inputs,
+        targets,
+        batch_size=batch_size,
+        most_tokens=_EVALUATED_TOKENS,
+        shuffle=False,
+    )
 
 
 @dataclasses.dataclass(frozen=True)
 class Split:
     """The rows of a file, as they were read and as a model takes them."""
 
-    name: str  # The key of the kept outputs and of scores.
-    examples: Any  # As they were read, with `len` and `fingerprint`, and with `texts` for the report, lists by name.
-    inputs: Any  # Dict of ragged model inputs, compact ones where tokens are many, see `data/token_rows.py`.
-    targets: Any  # What the loss of the task takes.
-    batch_size: int = 64  # Rows to evaluate at a time.
+    # The key of the kept outputs and of scores.
+    name: str
+    # As they were read, with `len` and `fingerprint`, and with `texts` for the report, lists by name.
+    examples: Any
+    # Dict of ragged model inputs, compact ones where tokens are many, see `data/token_rows.py`.
+    inputs: Any
+    # What the loss of the task takes.
+    targets: Any
+    # Rows to evaluate at a time.
+    batch_size: int = 64
 
     @functools.cached_property
     def batches(self):
@@ -114,8 +131,11 @@ class Training(abc.ABC):
     learning_rates: tuple = (5e-5,)
     batch_size: int = 32
     epochs: int = 3
-    scales_rates = can_teach = True
-    compares_start = can_pack = answers_tokens = False
+    scales_rates: bool = True
+    can_teach: bool = True
+    compares_start: bool = False
+    can_pack: bool = False
+    answers_tokens: bool = False
 
     def __init__(self, task):
         self.task = task
@@ -132,7 +152,9 @@ class Training(abc.ABC):
     @property
     def losses(self):
         """The `Loss`es of `make_loss`, a list."""
-        return list(self.loss) if isinstance(self.loss, list | tuple) else [self.loss]
+        if isinstance(self.loss, list | tuple):
+            return list(self.loss)
+        return [self.loss]
 
     def build(self, bert):
         """Builds the model to train from a loaded checkpoint: one with the same head, options and labels keeps it."""
@@ -151,12 +173,17 @@ class Training(abc.ABC):
 
     def keeps_head(self, bert):
         """Whether a loaded checkpoint has the head of this task, with the same options and labels."""
-        if bert.head != self.task.head or self.task.start.new_head or bert.labels != self.task.labels:
+        if self.task.start.new_head:
+            return False
+        if bert.head != self.task.head or bert.labels != self.task.labels:
             return False
         if bert.has_pair_layers:  # No BERT, whose graph is not described.
             return True
         options = describe(bert.model()).options
-        return all(is_same_option(options.get(name), value) for name, value in self.task.head_options().items())
+        for name, value in self.task.head_options().items():
+            if not is_same_option(options.get(name), value):
+                return False
+        return True
 
     def own_model(self, bert):
         """Returns the model that a loaded checkpoint has: `evaluate` never builds another one."""
@@ -179,33 +206,37 @@ class Training(abc.ABC):
 
         By default, there is one for each part to train on.
         """
-        splits = self.task.splits["train"]
         stages = []
-        for split in splits:
-            stages.append(
-                Stage(
-                    name=self.task.name,
-                    build=self.build,
-                    loss=self.loss,
-                    examples=split.pair,
-                    score=self.task.report.score,
-                    batches=self.batches,
-                )
+        splits = self.task.splits["train"]
+        for number, split in enumerate(splits, 1):
+            is_last = number == len(splits)
+            stage = Stage(
+                name=self.task.name,
+                build=self.build,
+                loss=self.loss,
+                examples=split.pair,
+                score=self.task.report.score,
+                batches=self.batches,
+                dev=self.task.dev if is_last else None,
             )
-        stages[-1] = dataclasses.replace(stages[-1], dev=self.task.dev)
+            stages.append(stage)
         return stages
 
     def check_teacher(self, bert, name):
         """Raises an error if a loaded model cannot teach the task; messages have its name."""
         task = self.task
-        if bert.head != task.head or bert.labels != task.labels:
-            expected = f"Expected a model of {task.title}, such as an earlier one of the task {task.name}"
-            received = f"with the head {bert.head!r}"
-            if bert.head == task.head:
-                received = f"with the labels {', '.join(bert.labels or ())}"
-            raise ValueError(f"`teacher={name}`: a model {received}. {expected}")
-        if not self.answers_tokens:
-            return
+        expected = f"Expected a model of {task.title}, such as an earlier one of the task {task.name}"
+        if bert.head != task.head:
+            raise ValueError(f"`teacher={name}`: a model with the head {bert.head!r}. {expected}")
+        if bert.labels != task.labels:
+            labels = ", ".join(bert.labels or ())
+            raise ValueError(f"`teacher={name}`: a model with the labels {labels}. {expected}")
+        if self.answers_tokens:
+            self._check_teacher_of_tokens(bert, name)
+
+    def _check_teacher_of_tokens(self, bert, name):
+        """Raises an error if a loaded model cannot read the tokens of the student."""
+        task = self.task
         for fact in ("vocabulary", "lowercase", "strip_accents"):
             if getattr(bert, fact) != getattr(task.bert, fact):
                 raise ValueError(
@@ -224,8 +255,9 @@ class Training(abc.ABC):
             return task
         reading = {"sequence_length": bert.sequence_length or task.sequence_length}
         if isinstance(task.settings, LongTextSettings):
-            own = {name: getattr(bert, name) for name in READING}
-            reading |= {name: value for name, value in own.items() if hasattr(task.settings, name)}
+            for name in READING:
+                if hasattr(task.settings, name):
+                    reading[name] = getattr(bert, name)
         settings = dataclasses.replace(task.settings, **reading)
         return type(task)(task.data, dataclasses.replace(task.start, bert=bert), settings)
 
@@ -243,10 +275,7 @@ class Training(abc.ABC):
         """The default learning rates, a list: higher ones for new models, and for narrow models of BERT."""
         if self._is_new:
             return [_NEW_MODEL_RATE]
-        factor = 1
-        width = self.rates_width
-        if width:
-            factor = next((factor for widest, factor in _RATE_FACTORS.items() if width <= widest), 1)
+        factor = _rate_factor(self.rates_width)
         return [float(f"{factor * rate:.3g}") for rate in self.learning_rates]
 
     @property
@@ -260,3 +289,12 @@ class Training(abc.ABC):
     @property
     def _is_new(self):
         return bool(self.task.start.load_options.keys() - {"num_layers"})
+
+
+def _rate_factor(width):
+    """Returns the factor of the learning rates for models of a width, which may be unknown."""
+    if width:
+        for widest, factor in _RATE_FACTORS.items():
+            if width <= widest:
+                return factor
+    return 1

@@ -22,21 +22,33 @@ _SIGNIFICANT = 0.05  # The level of tests.
 class Summary:
     """What to know about the data of a task before training; all values are JSON."""
 
-    unit: str = "rows"  # The plural that messages call its rows, such as "pairs".
-    train: int  # The number of rows to train on.
-    dev: dict = dataclasses.field(default_factory=dict)  # This and the next one: numbers of rows by file.
+    # The plural that messages call its rows, such as "pairs".
+    unit: str = "rows"
+    # The number of rows to train on.
+    train: int
+    # Numbers of rows by file.
+    dev: dict = dataclasses.field(default_factory=dict)
     test: dict = dataclasses.field(default_factory=dict)
-    overlap: dict = dataclasses.field(default_factory=dict)  # How many rows of each other split are also in train.
-    majority: dict = dataclasses.field(default_factory=dict)  # Scores of the majority baseline, empty if there is none.
-    baseline: str = ""  # What it predicts.
-    dev_majority: dict | None = None  # This and the next one: the same of dev's own majority, if it differs.
+    # How many rows of each other split are also in train.
+    overlap: dict = dataclasses.field(default_factory=dict)
+    # Scores of the majority baseline, empty if there is none, and what it predicts.
+    majority: dict = dataclasses.field(default_factory=dict)
+    baseline: str = ""
+    # The same of dev's own majority, if it differs.
+    dev_majority: dict | None = None
     dev_baseline: str | None = None
-    predicted: str = "row"  # What one prediction is for, such as "word".
-    repeated: int | None = None  # Training rows that occur before.
-    contradictory: int | None = None  # Training rows that occur with different labels.
-    skipped: dict | None = None  # Unreadable rows by split.
-    truncated: dict | None = None  # See `truncation`.
-    more: dict = dataclasses.field(default_factory=dict)  # What only one task knows.
+    # What one prediction is for, such as "word".
+    predicted: str = "row"
+    # Training rows that occur before.
+    repeated: int | None = None
+    # Training rows that occur with different labels.
+    contradictory: int | None = None
+    # Unreadable rows by split.
+    skipped: dict | None = None
+    # See `truncation`.
+    truncated: dict | None = None
+    # What only one task knows.
+    more: dict = dataclasses.field(default_factory=dict)
 
     def to_json(self):
         """Returns all entries that are there as one dict, for `results.json`."""
@@ -126,9 +138,9 @@ def split_entries(keys, names, answers=None):
 def of_splits(splits, names):
     """Returns the `Summary` of splits by name whose examples have texts, see `Split`; `names` are those of files."""
     keys = {}
-    for name, parts in splits.items():
-        if parts:
-            columns = getattr(parts[0].examples, "texts", {}).values()
+    for name, splits_of_name in splits.items():
+        if splits_of_name:
+            columns = getattr(splits_of_name[0].examples, "texts", {}).values()
             keys[name] = [normal(*texts) for texts in zip(*columns, strict=True)]
     files = {name: names.get(name, name) for name in keys}
     return Summary(**split_entries(keys, files))
@@ -314,4 +326,8 @@ def _truncated_fact(cut, unit):
 
 def listed(scores):
     """Formats scores from 0 to 1 (correlations from -1) in one line, in percent."""
-    return ", ".join(f"{name.replace('_', ' ')} {100 * value:.2f}%" for name, value in scores.items())
+    texts = []
+    for name, value in scores.items():
+        title = name.replace("_", " ")
+        texts.append(f"{title} {100 * value:.2f}%")
+    return ", ".join(texts)

@@ -27,7 +27,7 @@ class Teacher:
         bert: the loaded teacher.
         folder: where its outputs are kept.
         temperature, alpha: see `distillation_loss`; of several losses of the task, it is that of the one with `soft`.
-        unlabelled: `Examples` of which the student learns the teacher's answers. Defaults to `None`.
+        unlabelled: `TextExamples` of which the student learns the teacher's answers. Defaults to `None`.
 
     Attributes:
         origins, run_settings, facts: what it adds to those of the task.
@@ -35,17 +35,27 @@ class Teacher:
 
     def __init__(self, task, name, bert, folder, *, temperature=2.0, alpha=0.5, unlabelled=None):
         check_distillation(temperature, alpha)
-        self._task, self._name, self._folder = task, str(name), pathlib.Path(folder)
-        self._bert, self._outputs = bert, None
-        self._temperature, self._alpha = float(temperature), float(alpha)
-        self._unlabelled = None if unlabelled is None else dataclasses.replace(unlabelled, labels=None)
+        self._task = task
+        self._name = str(name)
+        self._folder = pathlib.Path(folder)
+        self._bert = bert
+        self._outputs = None  # By part, once they are computed.
+        self._temperature = float(temperature)
+        self._alpha = float(alpha)
+        self._unlabelled = None
+        if unlabelled is not None:
+            self._unlabelled = dataclasses.replace(unlabelled, labels=None)
         if not task.training.can_teach:
             raise ValueError(f"`teacher`: the task {task.name} has none. Received: teacher={self._name}")
         with_teacher(task.training.loss)  # Raises an error if the losses have no part for a teacher.
         task.training.check_teacher(bert, self._name)
         self._key = weights_fingerprint(bert.model(), config=dataclasses.asdict(bert.config))
         self.origins = {self._name: bert.identity}
-        self.run_settings = {"teacher_weights": self._key[:16], "temperature": self._temperature, "alpha": self._alpha}
+        self.run_settings = {
+            "teacher_weights": self._key[:16],
+            "temperature": self._temperature,
+            "alpha": self._alpha,
+        }
         size = start_text(base_name(self._name), bert)  # The model card has no local paths.
         self.facts = {"teacher": f"{size}; temperature {temperature:g}, alpha {alpha:g}"}
         if self._unlabelled is not None:
@@ -54,11 +64,11 @@ class Teacher:
 
     def taught(self, stage):
         """Returns a `Stage` whose model learns from the teacher, too."""
-        outputs = self._computed()
+        outputs = self._teacher_outputs()
         dev = stage.dev
         if dev is not None:
             split = self._task.splits["dev"][0]
-            targets = {**outputs["dev"], "labels": split.targets}
+            targets = outputs["dev"] | {"labels": split.targets}
             dev = dataclasses.replace(split, targets=targets).batches
 
         def score(targets, outputs):
@@ -67,22 +77,27 @@ class Teacher:
         loss = with_teacher(stage.loss, temperature=self._temperature, alpha=self._alpha)
         return dataclasses.replace(stage, loss=loss, examples=self._examples, score=score, dev=dev)
 
-    def _computed(self):
-        """Returns the outputs of the teacher as targets, by part; frees the teacher."""
+    def _teacher_outputs(self):
+        """Returns the outputs of the teacher as targets, by part; they are computed once, which frees the teacher."""
         if self._outputs is None:
-            task = self._task.training.of_teacher(self._bert)
-            model = task.training.own_model(self._bert)
-            parts = {"train": task.splits["train"][-1].pair()[0], "dev": task.splits["dev"][0].inputs}
-            if self._unlabelled is not None:
-                parts["unlabelled"] = task.features(self._unlabelled)[0]
-            self._outputs = {}
-            for name, inputs in parts.items():
-                outputs = cached_outputs(
-                    self._folder / f"{name}.npz", model, inputs, self._key, make_batches=evaluation_batches
-                )
-                self._outputs[name] = self._as_targets(outputs, inputs)
+            self._outputs = self._compute_outputs()
             self._bert = None
         return self._outputs
+
+    def _compute_outputs(self):
+        """Returns the outputs of the teacher as targets for train, dev and rows without labels."""
+        task = self._task.training.of_teacher(self._bert)
+        model = task.training.own_model(self._bert)
+        train_inputs, _ = task.splits["train"][-1].pair()  # Some tasks make those of train on demand.
+        inputs_by_part = {"train": train_inputs, "dev": task.splits["dev"][0].inputs}
+        if self._unlabelled is not None:
+            inputs_by_part["unlabelled"], _ = task.features(self._unlabelled)
+        targets = {}
+        for name, inputs in inputs_by_part.items():
+            path = self._folder / f"{name}.npz"
+            outputs = cached_outputs(path, model, inputs, self._key, make_batches=evaluation_batches)
+            targets[name] = self._as_targets(outputs, inputs)
+        return targets
 
     def _as_targets(self, outputs, inputs):
         """Returns the outputs of the teacher as targets, ragged where there is one for each token."""
@@ -96,37 +111,45 @@ class Teacher:
 
     def _examples(self):
         """Returns the inputs and targets of the student, those without labels last."""
-        outputs = self._computed()
-        inputs, labels = self._task.splits["train"][-1].pair()
-        targets = dict(outputs["train"])
-        if self._unlabelled is not None:
-            more, zeros = self._task.features(self._unlabelled)
-            inputs = {name: joined([values, more[name]]) for name, values in inputs.items()}
-            targets = {name: np.concatenate([values, outputs["unlabelled"][name]]) for name, values in targets.items()}
-            targets["labelled"] = np.repeat([1.0, 0.0], [len(labels), len(zeros)]).astype("float32")
-            labels = np.concatenate([labels, zeros])
-        return inputs, {**targets, "labels": labels}
+        outputs = self._teacher_outputs()
+        labelled, labels = self._task.splits["train"][-1].pair()
+        if self._unlabelled is None:
+            return labelled, outputs["train"] | {"labels": labels}
+        unlabelled, zeros = self._task.features(self._unlabelled)
+        inputs = {}
+        for name, values in labelled.items():
+            inputs[name] = joined([values, unlabelled[name]])
+        targets = {}
+        for name, values in outputs["train"].items():
+            targets[name] = np.concatenate([values, outputs["unlabelled"][name]])
+        targets["labelled"] = np.repeat([1.0, 0.0], [len(labels), len(zeros)]).astype("float32")
+        targets["labels"] = np.concatenate([labels, zeros])
+        return inputs, targets
 
     def compared(self, findings):
         """Returns the `Findings` of the student with those of the teacher on the same rows."""
         report = self._task.report
-        outputs = {name.removeprefix("teacher_"): values for name, values in self._computed()["dev"].items()}
-        outputs = {name: _dense(values) for name, values in outputs.items() if name != "length"}
+        outputs = {}
+        for name, values in self._teacher_outputs()["dev"].items():
+            if name != "teacher_length":
+                outputs[name.removeprefix("teacher_")] = _dense(values)
         scores = report.score(self._task.splits["dev"][0].targets, outputs)
-        share = findings.measured[report.metric] / scores[report.metric] if scores[report.metric] > 0 else None
         text = data_summary.listed(scores)
-        if share is not None:
+        share = None
+        if scores[report.metric] > 0:
+            share = findings.measured[report.metric] / scores[report.metric]
             text += f"; the student keeps {share:.1%} of the {report.metric.replace('_', ' ')}"
-        teacher = {"model": self._name, "scores": scores, "share_kept": share}
-        return dataclasses.replace(
-            findings,
-            results={**(findings.results or {"scores": findings.measured}), "teacher": teacher},
-            facts={**findings.facts, "scores of the teacher": text},
-            messages=[*findings.messages, f"teacher: {text}"],
-            note=f"The teacher, {base_name(self._name)}, has on the same rows: {text}.",
+        compared = findings.with_more(
+            results={"teacher": {"model": self._name, "scores": scores, "share_kept": share}},
+            facts={"scores of the teacher": text},
+            messages=[f"teacher: {text}"],
         )
+        note = f"The teacher, {base_name(self._name)}, has on the same rows: {text}."
+        return dataclasses.replace(compared, note=note)
 
 
 def _dense(values):
     """Returns values, ragged ones padded with zeros, as an array."""
-    return values.to_tensor().numpy() if isinstance(values, tf.RaggedTensor) else values
+    if isinstance(values, tf.RaggedTensor):
+        return values.to_tensor().numpy()
+    return values

@@ -307,7 +307,13 @@ def columns_of_model(origin, labels, text, pair, known):
 
 
 def read_table(
-    path, text_column, pair_column=None, label_column=None, labels=None, regression=False, skip_bad_rows=None
+    path,
+    text_column,
+    pair_column=None,
+    label_column=None,
+    labels=None,
+    regression=False,
+    skip_bad_rows=None,
 ):
     """Reads the columns of the first sentence, the second one and the label of a `Source` or the file of a path.
 
@@ -329,7 +335,14 @@ def read_table(
     return examples
 
 
-def read_multi_label(path, text_column, pair_column=None, label_columns=(), labels=None, skip_bad_rows=None):
+def read_multi_label(
+    path,
+    text_column,
+    pair_column=None,
+    label_columns=(),
+    labels=None,
+    skip_bad_rows=None,
+):
     """Reads the `TextExamples` of a source, see `read_table`. Ids are row numbers from 0.
 
     Each of several `label_columns` is a label, and contains 0 or 1, or true or false. One column contains the labels of
@@ -499,7 +512,8 @@ def _listed_names(row_place, row, column):
     """Returns the names of the labels in a list of JSON."""
     place = cell(row_place, column)
     labels = row[column]
-    if not isinstance(labels, list) or not all(isinstance(label, str | int | float) for label in labels):
+    is_list = isinstance(labels, list)
+    if not is_list or not all(isinstance(label, str | int | float) for label in labels):
         raise ValueError(f"{place} must be a list of strings or numbers. Received: {labels!r:.100}")
     names = []
     for label in labels:

@@ -33,7 +33,8 @@ _LOG = logging.getLogger("keras_bert")
 _INDEX = ("index", "id")
 _PAIR_IDS = ("#1 ID", "#2 ID")
 _COARSE = ("Lexical Semantics", "Predicate-Argument Structure", "Logic", "Knowledge")
-LEARNING_RATES = (5e-5, 4e-5, 3e-5, 2e-5)  # The best on dev is selected (Devlin et al., 2019, section 4.1).
+# The best on dev is selected (Devlin et al., 2019, section 4.1).
+LEARNING_RATES = (5e-5, 4e-5, 3e-5, 2e-5)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -68,61 +69,152 @@ class GlueTask(TaskSpec):
 
 
 _01 = ("0", "1")
-_TWO = ("entailment", "not_entailment")
-_THREE = ("entailment", "neutral", "contradiction")
-# fmt: off
+_TWO_WAY = ("entailment", "not_entailment")
+_THREE_WAY = ("entailment", "neutral", "contradiction")
 _MNLI = GlueTask(
-    "mnli", "MNLI", "sentence1", "sentence2", "gold_label", _THREE, (accuracy,),
-    _THREE, 9796, "MNLI-m.tsv", 2,
-    suffix="_matched", tfds="mnli", tfds_columns=("premise", "hypothesis"),
+    name="mnli",
+    title="MNLI",
+    text="sentence1",
+    pair="sentence2",
+    label="gold_label",
+    labels=_THREE_WAY,
+    metrics=(accuracy,),
+    strings=_THREE_WAY,
+    test_rows=9796,
+    server_file="MNLI-m.tsv",
+    majority=2,
+    suffix="_matched",
+    tfds="mnli",
+    tfds_columns=("premise", "hypothesis"),
 )
 _TASKS = (
     GlueTask(
-        "cola", "CoLA", "sentence", None, "label", ("unacceptable", "acceptable"), (matthews_correlation,),
-        _01, 1063, "CoLA.tsv", 1,
+        name="cola",
+        title="CoLA",
+        text="sentence",
+        pair=None,
+        label="label",
+        labels=("unacceptable", "acceptable"),
+        metrics=(matthews_correlation,),
+        strings=_01,
+        test_rows=1063,
+        server_file="CoLA.tsv",
+        majority=1,
         header=("source", "label", "star", "sentence"),
     ),
     GlueTask(
-        "sst2", "SST-2", "sentence", None, "label", ("negative", "positive"), (accuracy,),
-        _01, 1821, "SST-2.tsv", 1,
+        name="sst2",
+        title="SST-2",
+        text="sentence",
+        pair=None,
+        label="label",
+        labels=("negative", "positive"),
+        metrics=(accuracy,),
+        strings=_01,
+        test_rows=1821,
+        server_file="SST-2.tsv",
+        majority=1,
     ),
     GlueTask(
-        "mrpc", "MRPC", "#1 String", "#2 String", "Quality", ("not_equivalent", "equivalent"), (f1, accuracy),
-        _01, 1725, "MRPC.tsv", 1,
+        name="mrpc",
+        title="MRPC",
+        text="#1 String",
+        pair="#2 String",
+        label="Quality",
+        labels=("not_equivalent", "equivalent"),
+        metrics=(f1, accuracy),
+        strings=_01,
+        test_rows=1725,
+        server_file="MRPC.tsv",
+        majority=1,
         tfds_columns=("sentence1", "sentence2"),
     ),
     GlueTask(
-        "stsb", "STS-B", "sentence1", "sentence2", "score", (), (spearman, pearson),
-        (), 1379, "STS-B.tsv", 2.701,
+        name="stsb",
+        title="STS-B",
+        text="sentence1",
+        pair="sentence2",
+        label="score",
+        labels=(),
+        metrics=(spearman, pearson),
+        strings=(),
+        test_rows=1379,
+        server_file="STS-B.tsv",
+        majority=2.701,
     ),
     GlueTask(
-        "qqp", "QQP", "question1", "question2", "is_duplicate", ("not_duplicate", "duplicate"), (f1, accuracy),
-        _01, 390965, "QQP.tsv", 0,
+        name="qqp",
+        title="QQP",
+        text="question1",
+        pair="question2",
+        label="is_duplicate",
+        labels=("not_duplicate", "duplicate"),
+        metrics=(f1, accuracy),
+        strings=_01,
+        test_rows=390965,
+        server_file="QQP.tsv",
+        majority=0,
     ),
     _MNLI,
     # Other genres for the same model: only dev and test differ.
     dataclasses.replace(
-        _MNLI, name="mnli_mismatched", suffix="_mismatched", test_rows=9847, server_file="MNLI-mm.tsv",
+        _MNLI,
+        name="mnli_mismatched",
+        suffix="_mismatched",
+        test_rows=9847,
+        server_file="MNLI-mm.tsv",
     ),
     GlueTask(
-        "qnli", "QNLI", "question", "sentence", "label", _TWO, (accuracy,),
-        _TWO, 5463, "QNLI.tsv", 1,
+        name="qnli",
+        title="QNLI",
+        text="question",
+        pair="sentence",
+        label="label",
+        labels=_TWO_WAY,
+        metrics=(accuracy,),
+        strings=_TWO_WAY,
+        test_rows=5463,
+        server_file="QNLI.tsv",
+        majority=1,
     ),
     GlueTask(
-        "rte", "RTE", "sentence1", "sentence2", "label", _TWO, (accuracy,),
-        _TWO, 3000, "RTE.tsv", 0,
+        name="rte",
+        title="RTE",
+        text="sentence1",
+        pair="sentence2",
+        label="label",
+        labels=_TWO_WAY,
+        metrics=(accuracy,),
+        strings=_TWO_WAY,
+        test_rows=3000,
+        server_file="RTE.tsv",
+        majority=0,
     ),
     GlueTask(
-        "wnli", "WNLI", "sentence1", "sentence2", "label", ("not_entailment", "entailment"), (accuracy,),
-        _01, 146, "WNLI.tsv", 0,
+        name="wnli",
+        title="WNLI",
+        text="sentence1",
+        pair="sentence2",
+        label="label",
+        labels=("not_entailment", "entailment"),
+        metrics=(accuracy,),
+        strings=_01,
+        test_rows=146,
+        server_file="WNLI.tsv",
+        majority=0,
     ),
     # The diagnostic set tests models trained on MNLI, so it has MNLI's majority class.
     dataclasses.replace(
-        _MNLI, name="ax", title="diagnostic", metrics=(matthews_correlation,), test_rows=1104, server_file="AX.tsv",
-        suffix="", tfds="ax",
+        _MNLI,
+        name="ax",
+        title="diagnostic",
+        metrics=(matthews_correlation,),
+        test_rows=1104,
+        server_file="AX.tsv",
+        suffix="",
+        tfds="ax",
     ),
 )
-# fmt: on
 TASKS = {task.name: task for task in _TASKS}
 
 
@@ -191,7 +283,7 @@ class _TaskReader:
 
 
 def read(task, data_dir, split, skip_bad_rows=0):
-    """Reads `Examples` of a split, "train", "dev" or "test", from the official files; those of test have no labels.
+    """Reads `TextExamples` of a split, "train", "dev" or "test", from the official files; those of test have no labels.
 
     MRPC's files may also be `msr_paraphrase_train.txt` and `msr_paraphrase_test.txt`, with `dev_ids.tsv` or `dev.tsv`.
     `data_dir` is the folder of the task's files, or the parent folder of all tasks; the diagnostic set only has "test".
@@ -225,7 +317,8 @@ def read(task, data_dir, split, skip_bad_rows=0):
 def read_diagnostics(path):
     """Reads `diagnostic-full.tsv`, the diagnostic set with labels.
 
-    Returns `Examples`, and the coarse and fine linguistic categories of each row, e.g. `("Logic", "Logic: Negation")`.
+    Returns `TextExamples`, and the coarse and fine linguistic categories of each row, such as
+    `("Logic", "Logic: Negation")`.
     """
     path = pathlib.Path(path)
     if path.is_dir():
@@ -372,7 +465,9 @@ def check_available(task):
     """
     folder = os.environ.get("TFDS_DATA_DIR") or "~/tensorflow_datasets"
     name = _tfds_name(task)
-    if "://" in folder or any(pathlib.Path(folder).expanduser().glob(f"{name}/*/dataset_info.json")):
+    if "://" in folder:
+        return
+    if any(pathlib.Path(folder).expanduser().glob(f"{name}/*/dataset_info.json")):
         return
     try:
         _check_network()
@@ -418,7 +513,8 @@ def read_tfds(task, split):
     try:
         import tensorflow_datasets as tfds
 
-        if not tfds.builder(name).is_prepared():  # It would try for minutes and print a hundred lines.
+        # Without a network, it would try for minutes and print a hundred lines.
+        if not tfds.builder(name).is_prepared():
             _check_network()
         dataset, info = tfds.load(name, split=splits[split], with_info=True)
         rows = sorted(tfds.as_numpy(dataset), key=lambda row: row["idx"])

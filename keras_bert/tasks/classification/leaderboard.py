@@ -14,7 +14,19 @@ from keras_bert.tasks.classification.glue import TASKS
 __all__ = ["averages", "table"]  # The public ones.
 _LOG = logging.getLogger("keras_bert")
 _SERVER_HEADER = "index\tprediction\n"
-_COLUMNS = ("cola", "sst2", "mrpc", "stsb", "qqp", "mnli", "mnli_mismatched", "qnli", "rte", "wnli", "ax")
+_COLUMNS = (
+    "cola",
+    "sst2",
+    "mrpc",
+    "stsb",
+    "qqp",
+    "mnli",
+    "mnli_mismatched",
+    "qnli",
+    "rte",
+    "wnli",
+    "ax",
+)
 _IN_AVERAGE = [name for name in TASKS if name not in ("wnli", "ax")]  # The paper's nine columns.
 
 
@@ -116,7 +128,10 @@ def zip_submission(folder, path, test_rows=None):
         else:
             filled.append(task.name)
             contents[task.server_file] = _majority_submission(task, rows)
-    with replacing(path) as temporary, zipfile.ZipFile(temporary, "w", zipfile.ZIP_DEFLATED) as archive:
+    with (
+        replacing(path) as temporary,
+        zipfile.ZipFile(temporary, "w", zipfile.ZIP_DEFLATED) as archive,
+    ):
         for name, content in contents.items():
             archive.writestr(name, content)
     if filled:

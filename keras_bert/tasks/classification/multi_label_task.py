@@ -247,7 +247,10 @@ class JudgedSets(Judged):
         return asked[0], int(doubtful.argmax())
 
     def details(self):
-        return {"missed": _named_sets(self.names, self._missed), "wrong": _named_sets(self.names, self._wrong)}
+        return {
+            "missed": _named_sets(self.names, self._missed),
+            "wrong": _named_sets(self.names, self._wrong),
+        }
 
     @functools.cached_property
     def _missed(self):
@@ -290,10 +293,13 @@ class JudgedSets(Judged):
         """Returns table rows of labels that are predicted wrongly where others are missed, the most frequent first."""
         pairs = _cooccurrences(self._missed, self._wrong)
         totals = self._missed.sum(0)
-        order = np.argsort(-pairs.data, kind="stable")[:CONFUSIONS]
         rows = []
-        for missed, wrong, count in zip(pairs.row[order], pairs.col[order], pairs.data[order], strict=True):
-            rows.append([self.names[missed], self.names[wrong], f"{count:,}", share(count, totals[missed])])
+        for place in np.argsort(-pairs.data, kind="stable")[:CONFUSIONS]:
+            missed = pairs.row[place]
+            wrong = pairs.col[place]
+            count = pairs.data[place]
+            share_of_missed = share(count, totals[missed])
+            rows.append([self.names[missed], self.names[wrong], f"{count:,}", share_of_missed])
         return rows
 
     def _together(self):
@@ -302,9 +308,11 @@ class JudgedSets(Judged):
         predicted = _cooccurrences(self.decisions, self.decisions).tocsr()
         differences = (predicted - true).tocoo()
         upper = np.flatnonzero((differences.row < differences.col) & (differences.data != 0))
-        order = upper[np.argsort(-abs(differences.data[upper]), kind="stable")][:CONFUSIONS]
+        order = np.argsort(-abs(differences.data[upper]), kind="stable")
         rows = []
-        for one, other in zip(differences.row[order].tolist(), differences.col[order].tolist(), strict=True):
+        for place in upper[order][:CONFUSIONS]:
+            one = int(differences.row[place])
+            other = int(differences.col[place])
             counts = [f"{true[one, other]:,}", f"{predicted[one, other]:,}"]
             rows.append([self.names[one], self.names[other], *counts])
         return rows

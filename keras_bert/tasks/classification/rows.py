@@ -73,7 +73,8 @@ class TextRows(RowFormat):
             examples = _official_examples(task, directory, labels, path)
             metrics = glue.TASKS[task].metrics
         if (examples.pair is not None) != facts["pair"]:
-            raise ValueError(f"{directory} takes {'pairs' if facts['pair'] else 'single texts'}. Received: the others")
+            expected = "pairs" if facts["pair"] else "single texts"
+            raise ValueError(f"{directory} takes {expected}. Received: the others")
         spec = TaskSpec(
             name=name,
             title=name,

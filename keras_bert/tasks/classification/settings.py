@@ -10,7 +10,12 @@ from keras_bert.settings import AnswerSettings, CalibrationSettings, WindowSetti
 class RegressionSettings(WindowSettings):
     """Settings of texts with numbers."""
 
-    sequence_length: int = setting(128, "Maximum number of tokens of a sequence.", section="data", least=3)
+    sequence_length: int = setting(
+        128,
+        "Maximum number of tokens of a sequence.",
+        section="data",
+        least=3,
+    )
     language_model_weight: float = setting(
         0.0,
         "Weight of a language model loss on the texts, for left-to-right models; GPT: 0.5.",
@@ -24,7 +29,10 @@ class ClassificationSettings(AnswerSettings, RegressionSettings):
     """Settings of texts with classes. In Python, `class_weight` may be a dict of weights by class, 1 for others."""
 
     class_weight: str = setting(
-        None, "Weights the loss so that all classes count equally.", values=["balanced"], section="training"
+        None,
+        "Weights the loss so that all classes count equally.",
+        values=["balanced"],
+        section="training",
     )
 
 
@@ -32,9 +40,17 @@ class ClassificationSettings(AnswerSettings, RegressionSettings):
 class MultiLabelSettings(CalibrationSettings, WindowSettings):
     """Settings of texts with several labels; `threshold` may be a number, see `choose_thresholds`."""
 
-    sequence_length: int = setting(128, "Maximum number of tokens of a sequence.", section="data", least=3)
+    sequence_length: int = setting(
+        128,
+        "Maximum number of tokens of a sequence.",
+        section="data",
+        least=3,
+    )
     class_weight: str = setting(
-        None, "Weights the loss so that all classes count equally.", values=["balanced"], section="training"
+        None,
+        "Weights the loss so that all classes count equally.",
+        values=["balanced"],
+        section="training",
     )
     threshold: str = setting(
         "0.5",

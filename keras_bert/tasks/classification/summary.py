@@ -20,20 +20,22 @@ def summarize(data, lengths, sequence_length: int, limit: int):
     task = data.task
     labels = data.train.labels
     dev = data.dev[task.name]
-    read = {"train": data.train, "dev": dev}
-    parts = dict(read)
+    others = {"dev": dev}
     if task.name in data.test:
-        parts["test"] = data.test[task.name]
+        others["test"] = data.test[task.name]
     keys = {"train": _keys(data.train)}
-    for split, part in parts.items():
-        if part is not data.train:
-            keys[split] = _keys(part)
+    for split, examples in others.items():
+        if examples is not data.train:
+            keys[split] = _keys(examples)
     fields = split_entries(keys, dict.fromkeys(keys, task.name), labels)
     if not task.labels:
         fields["contradictory"] = 0
     fields["dev"] = {part: len(examples) for part, examples in data.dev.items()}
     fields["test"] = {part: len(examples) for part, examples in data.test.items()}
-    fields["skipped"] = {split: part.skipped for split, part in read.items() if part.skipped}
+    fields["skipped"] = {}
+    for split, examples in (("train", data.train), ("dev", dev)):
+        if examples.skipped:
+            fields["skipped"][split] = examples.skipped
     more = _distribution(task, labels)
     more["not_in_dev"] = _only_in(task, labels, dev.labels)
     return Summary(

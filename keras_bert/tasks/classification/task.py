@@ -38,6 +38,13 @@ from keras_bert.tasks.stages import Split, Training
 from keras_bert.training.losses import Loss, classification_loss, regression_loss
 
 _LOG = logging.getLogger("keras_bert")
+# What the hub calls scores, where its names differ.
+_HUB_METRICS = {
+    "macro_f1": "f1",
+    "micro_f1": "f1",
+    "pearson": "pearsonr",
+    "spearman": "spearmanr",
+}
 
 
 class ClassificationTraining(Training):
@@ -102,7 +109,8 @@ class ClassificationTraining(Training):
         is_pair = spec.pair is not None
         if spec.multi_label:
             return bert.classifier(spec.num_classes, pair=is_pair, multi_label=True)
-        return bert.classifier(spec.num_classes, pair=is_pair)  # Other models have no option `multi_label`.
+        # Not every model with layers for pairs has an option `multi_label`.
+        return bert.classifier(spec.num_classes, pair=is_pair)
 
     def check_teacher(self, bert, name):
         if self.task.head == ClassificationTask.head:
@@ -145,7 +153,8 @@ class ClassificationReport(Report):
     def summarize(self):
         task = self.task
         columns = task.data.train.columns
-        lengths = data_summary.token_counts(task.preprocessor, columns, task.splits["train"][0].lengths)
+        truncated_lengths = task.splits["train"][0].lengths
+        lengths = data_summary.token_counts(task.preprocessor, columns, truncated_lengths)
         limit = task.bert.config.max_position_embeddings
         return label_summary.summarize(task.data, lengths, task.sequence_length, limit)
 
@@ -200,7 +209,8 @@ class ClassificationReport(Report):
         )
 
     def decisions(self, kept):
-        return confidence.Decisions(logits=self.logits_of(self.task.spec.name, kept), targets=self.own.labels)
+        logits = self.logits_of(self.task.spec.name, kept)
+        return confidence.Decisions(logits=logits, targets=self.own.labels)
 
     def _dev_scores(self, kept):
         """Returns the scores of each dev set; those of other data than the task's own have its metrics."""
@@ -320,17 +330,17 @@ class ClassificationTask(Task):
     def _make_splits(self):
         """Returns the lists of `Split`s; rows of dev that are those to train on are tokenized once."""
         data = self.data
-        train = self._split("train", data.train)
+        train = self._make_split("train", data.train)
         dev = []
         for name, examples in data.dev.items():
             if examples is data.train:
                 dev.append(dataclasses.replace(train, name=name))
             else:
-                dev.append(self._split(name, examples))
-        test = [self._split(name, examples) for name, examples in data.test.items()]
+                dev.append(self._make_split(name, examples))
+        test = [self._make_split(name, examples) for name, examples in data.test.items()]
         return {"train": [train], "dev": dev, "test": test}
 
-    def _split(self, name, examples):
+    def _make_split(self, name, examples):
         inputs, targets = self.features(examples)
         return Split(name, examples, inputs, targets)
 
@@ -392,7 +402,8 @@ class ClassificationTask(Task):
         options = {"pair": bert.pair, "example": example}
         if self.labels:
             return {"labels": bert.labels, **options}
-        if not is_regression(describe(bert.model())):  # A head of a user's, whose numbers may be no such scores.
+        # The numbers of a user's own head may be no such scores.
+        if not is_regression(describe(bert.model())):
             return options
         ends = self.report.summary.more["range"]
         return {"score_range": (ends["lowest"], ends["highest"]), **options}
@@ -479,7 +490,7 @@ def _card(data):
         dataset=dataset,
         datasets=datasets,
         arguments='"A text."' if task.pair is None else '"A text.", "Its pair."',
-        hub_metrics={"macro_f1": "f1", "micro_f1": "f1", "pearson": "pearsonr", "spearman": "spearmanr"},
+        hub_metrics=_HUB_METRICS,
     )
 
 
@@ -500,7 +511,9 @@ def check_teacher(bert, name, task):
     head = getattr(bert, "head", "encoder-decoder")
     has_label_sets = getattr(bert, "multi_label", False)
     if head != "classification" or has_label_sets != task.multi_label:
-        received = "classifier with several labels per text" if has_label_sets else f"model with the head {head!r}"
+        received = f"model with the head {head!r}"
+        if has_label_sets:
+            received = "classifier with several labels per text"
         raise ValueError(f"`teacher={name}`: a {received}. {expected}")
     if getattr(bert, "score_activation", "linear") != "linear":
         raise ValueError(f"`teacher={name}`: its scores are sigmoids of the logits that a student learns. {expected}")

@@ -10,10 +10,10 @@ import pytest
 
 from keras_bert.answering.prediction_files import read_texts
 from keras_bert.data import in_memory
-from keras_bert.data.formats import stream_rows
+from keras_bert.data.formats import source, stream_rows
 from keras_bert.data.sources import PythonRows
 from keras_bert.tasks.class_names import balance, discover_labels
-from keras_bert.tasks.classification.data import Columns, own_data, read_table
+from keras_bert.tasks.classification.data import Columns, TableReader, own_data, read_table
 from keras_bert.tasks.classification.examples import TextExamples
 from tests.tasks.files import write
 
@@ -259,6 +259,14 @@ def test_own_classification_data(tmp_path):
     assert data.first(2).dev == data.dev
     folds = own_data("classification", train).first(2)
     assert (folds.train.text, folds.dev["classification"]) == (["a", "b"], folds.train)
+
+
+@pytest.mark.parametrize(("content", "labels"), [("text,label\na,-1\nb,-1\n", None), ("text,label\na,no\n", [0])])
+def test_labels_of_data_to_predict(tmp_path, content, labels):
+    """Those of other programs are -1 where they are unknown."""
+    reader = TableReader("classification", text="text", pair=None, labels=["label"])
+    origin = source(write(tmp_path / "test.csv", content))
+    assert reader.read_to_predict(origin, ["no", "yes"]).labels == labels
 
 
 def test_own_regression_data(tmp_path):
