@@ -20,23 +20,27 @@ _WORDS = """
     vol vols chap ch pp p no nos art ed eds jan feb mar apr jun jul aug sep sept oct nov dec
 """
 _ABBREVIATIONS = frozenset(_WORDS.split())
+_BEFORE_NUMBERS = ("no", "nos", "p", "pp", "art", "fig")  # Abbreviations only before a number.
 
 
 def cut_corpus(paths, count):
     """Splits files into `count` parts of similar size: lists of `(path, start, stop)`. A `.gz` is never split."""
     sizes = [path.stat().st_size for path in paths]
     bounds = [sum(sizes) * index // count for index in range(count + 1)]
-    ranges = [[] for _ in range(count)]
-    begin = 0
+    parts = [[] for _ in range(count)]
+    file_begin = 0  # Of a file among the bytes of all of them.
     for path, size in zip(paths, sizes, strict=True):
-        for index, (low, high) in enumerate(itertools.pairwise(bounds)):
-            start, stop = max(low - begin, 0), min(high - begin, size)
-            if start < stop and not is_packed(path):
-                ranges[index].append((path, start, stop))
-            elif start < stop and not start:
-                ranges[index].append((path, 0, math.inf))
-        begin += size
-    return ranges
+        for part, (low, high) in zip(parts, itertools.pairwise(bounds), strict=True):
+            start = max(low - file_begin, 0)
+            stop = min(high - file_begin, size)
+            if start >= stop:
+                continue
+            if not is_packed(path):
+                part.append((path, start, stop))
+            elif start == 0:
+                part.append((path, 0, math.inf))
+        file_begin += size
+    return parts
 
 
 def read_documents(path, start, stop, form, field="text"):
@@ -46,37 +50,46 @@ def read_documents(path, start, stop, form, field="text"):
     """
     check_is_text(path)
     if form == "jsonl":
-        for place, line in lines(path, start, stop):
-            if not line.isspace():
-                for paragraph in _json_text(path, place, line, field).splitlines():
-                    yield from _sentences(paragraph)
-                yield None
+        yield from _json_documents(path, start, stop, field)
         return
-    inside = start == 0
-    for place, line in lines(path, start, longest=_LONGEST_LINE):
-        line = line.strip()
-        if line and not inside and place >= stop:
+    is_inside = start == 0  # Of a document of this range.
+    for place, whole_line in lines(path, start, longest=_LONGEST_LINE):
+        line = whole_line.strip()
+        if line and not is_inside and place >= stop:
             return
         if not line:
-            if inside:
+            if is_inside:
                 yield None
             if place >= stop:
                 return
-            inside = True
-        elif inside:
+            is_inside = True
+        elif is_inside:
             check_is_utf8(path, place, line)
             if form == "sentences":
                 yield line
             else:
-                yield from _sentences(line.decode())
+                yield from _encoded_sentences(line.decode())
     yield None
 
 
-def _sentences(paragraph):
-    return (sentence.encode() for sentence in split_sentences(paragraph))
+def _json_documents(path, start, stop, field):
+    """Yields the sentences of a range of a JSON lines file as bytes, and `None` at the end of a document."""
+    for place, line in lines(path, start, stop):
+        if line.isspace():
+            continue
+        for paragraph in _json_text(path, place, line, field).splitlines():
+            yield from _encoded_sentences(paragraph)
+        yield None
+
+
+def _encoded_sentences(paragraph):
+    """Yields the sentences of a paragraph as bytes."""
+    for sentence in split_sentences(paragraph):
+        yield sentence.encode()
 
 
 def _json_text(path, place, line, field):
+    """Returns the text in a field of a line of JSON; errors name file and line."""
     try:
         value = json.loads(line)
         if not isinstance(value, dict) or not isinstance(value.get(field), str):
@@ -92,14 +105,15 @@ def split_sentences(paragraph):
     """Yields the sentences of a paragraph, stripped of white space."""
     begin = 0
     for match in _END.finditer(paragraph):
-        if _ends(paragraph, match):
+        if _ends_sentence(paragraph, match):
             yield paragraph[begin : match.end()].strip()
             begin = match.end()
-    if rest := paragraph[begin:].strip():
+    rest = paragraph[begin:].strip()
+    if rest:
         yield rest
 
 
-def _ends(paragraph, match):
+def _ends_sentence(paragraph, match):
     """Returns whether punctuation ends a sentence: not before a lower-case letter, nor after an abbreviation."""
     mark = match.group()[0]
     if mark in "。！？":
@@ -110,6 +124,9 @@ def _ends(paragraph, match):
     if mark != "." or match.group().startswith(".."):
         return True
     word = _LAST_WORD.search(paragraph, max(0, match.start() - 20), match.start()).group()
-    initial = len(word) == 1 and word.isalpha() and word != "I"
-    number = word.lower() in ("no", "nos", "p", "pp", "art", "fig") and not following.isdigit()
-    return not initial and (number or word.lower() not in _ABBREVIATIONS)
+    is_initial = len(word) == 1 and word.isalpha() and word != "I"
+    if is_initial:
+        return False
+    if word.lower() in _BEFORE_NUMBERS and not following.isdigit():
+        return True
+    return word.lower() not in _ABBREVIATIONS

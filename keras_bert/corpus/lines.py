@@ -13,12 +13,16 @@ def find(files):
     """Returns the files that match a glob pattern, which may contain `**`, or the paths of a list."""
     if not isinstance(files, str | pathlib.Path):
         return [pathlib.Path(path) for path in files]
-    paths = [path for path in map(pathlib.Path, sorted(glob.glob(str(files), recursive=True))) if path.is_file()]
-    if not paths and pathlib.Path(files).is_dir():
+    paths = []
+    for name in sorted(glob.glob(str(files), recursive=True)):
+        path = pathlib.Path(name)
+        if path.is_file():
+            paths.append(path)
+    if paths:
+        return paths
+    if pathlib.Path(files).is_dir():
         raise FileNotFoundError(f"{files}: a folder. Expected a pattern of files, such as {files}/*")
-    if not paths:
-        raise FileNotFoundError(f"{files}: no file matches")
-    return paths
+    raise FileNotFoundError(f"{files}: no file matches")
 
 
 def is_packed(path):
@@ -33,10 +37,14 @@ def lines(path, start=0, stop=math.inf, longest=math.inf):
     """
     size = -1 if longest == math.inf else longest
     try:
-        with (gzip.open if is_packed(path) else open)(path, "rb") as file:
+        with _opened(path) as file:
             place = _next_line(file, start, size) if start else 0
-            while place < stop and (line := file.readline(size)):
-                begin, place = place, place + len(line)
+            while place < stop:
+                line = file.readline(size)
+                if not line:
+                    break
+                begin = place
+                place += len(line)
                 while len(line) == size and not line.endswith(b"\n"):
                     cut = _place_to_cut(line)
                     yield begin, line[:cut]
@@ -48,11 +56,19 @@ def lines(path, start=0, stop=math.inf, longest=math.inf):
         raise ValueError(f"{path}: truncated or invalid .gz file: {error}") from None
 
 
+def _opened(path):
+    """Returns a file of bytes, decompressed if it is a `.gz`."""
+    if is_packed(path):
+        return gzip.open(path, "rb")
+    return open(path, "rb")
+
+
 def _next_line(file, start, size):
     """Seeks to the first line that starts at `start` or later, and returns its offset."""
     file.seek(start - 1)
-    while (rest := file.readline(size)) and not rest.endswith(b"\n"):
-        pass
+    rest = file.readline(size)
+    while rest and not rest.endswith(b"\n"):
+        rest = file.readline(size)
     return file.tell()
 
 
@@ -60,8 +76,10 @@ def _place_to_cut(line):
     """Returns the position after the last space, or else before the last character."""
     if b" " in line:
         return line.rindex(b" ") + 1
-    begins = [place for place in range(max(1, len(line) - 4), len(line)) if line[place] & 0xC0 != 0x80]
-    return begins[-1] if begins else len(line)
+    for place in range(len(line) - 1, max(0, len(line) - 5), -1):
+        if line[place] & 0xC0 != 0x80:  # No continuation byte of UTF-8.
+            return place
+    return len(line)
 
 
 def check_is_text(path):

@@ -25,12 +25,14 @@ class Workers:
     """
 
     def __init__(self, count):
-        self._pool, self.starting = None, []
+        self._pool = None
+        self.starting = []
         if count > 1:
             context = multiprocessing.get_context("spawn")  # TensorFlow does not survive a fork.
             self._pool = concurrent.futures.ProcessPoolExecutor(count - 1, context, _use_one_core)
             with _without_stderr():  # Errors arrive as exceptions; TensorFlow's messages would repeat for each process.
-                self.starting = [self._pool.submit(_do_nothing) for _ in range(count - 1)]
+                for _ in range(count - 1):
+                    self.starting.append(self._pool.submit(_do_nothing))
 
     def __enter__(self):
         return self
@@ -41,7 +43,8 @@ class Workers:
 
     def run(self, job, items):
         """Yields `job(item)` for every item, in any order."""
-        waiting, running = collections.deque(items), set()
+        waiting = collections.deque(items)
+        running = set()
         while waiting or running:
             ready = sum(start.done() for start in self.starting)
             while waiting and len(running) < 2 * ready:
@@ -58,7 +61,8 @@ class Workers:
 @contextlib.contextmanager
 def _without_stderr():
     """Closes standard error for the processes that are started."""
-    stderr, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
+    stderr = os.dup(2)
+    nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, 2)
     try:
         yield

@@ -51,18 +51,20 @@ def count_words(
     if processes is not None:
         check_count("processes", processes)
     paths = find(files)
-    parts = [part for path in paths for part in _parts(path)]
+    parts = []
+    for path in paths:
+        parts.extend(_parts(path))
     if processes is None:
         size = sum(path.stat().st_size for path in paths)
         processes = min(os.cpu_count(), math.ceil(size / WORTH_A_PROCESS))
-    job = functools.partial(
-        _count_part, splitting=(lowercase, strip_accents, reversible), held_out_every=held_out_every
-    )
-    counts, held_out = collections.Counter(), collections.Counter()
+    splitting = (lowercase, strip_accents, reversible)
+    job = functools.partial(_count_part, splitting=splitting, held_out_every=held_out_every)
+    counts = collections.Counter()
+    held_out = collections.Counter()
     with Workers(min(processes, len(parts))) as workers:
-        for number, (counted, apart) in enumerate(workers.run(job, parts), 1):
-            counts.update(counted)
-            held_out.update(apart)
+        for number, (part_counts, part_held_out) in enumerate(workers.run(job, parts), 1):
+            counts.update(part_counts)
+            held_out.update(part_held_out)
             if progress:
                 progress(f"counted part {number} of {len(parts)}: {len(counts):,} distinct words")
     if not counts:
@@ -74,45 +76,73 @@ def _parts(path):
     """Returns `(path, start, stop)` of each part: the lines that start in between. A `.gz` file is one part."""
     if is_packed(path):
         return [(path, 0, math.inf)]
-    return [(path, start, start + _PART) for start in range(0, path.stat().st_size, _PART)]
+    starts = range(0, path.stat().st_size, _PART)
+    return [(path, start, start + _PART) for start in starts]
 
 
 def _count_part(part, splitting, held_out_every):
+    """Returns the word counts of a part and of its held-out lines."""
     path, start, stop = part
-    splitter, every = _splitter(*splitting), held_out_every or math.inf
-    counts, held_out = collections.Counter(), collections.Counter()
+    splitter = _splitter(*splitting)
+    counts = collections.Counter()
+    held_out = collections.Counter()
     if not start:
         check_is_text(path)
-    for batch in _batches(enumerate(_checked_lines(path, start, stop), 1)):
-        counts.update(_words(splitter, (line for number, line in batch if number % every)))
-        held_out.update(_words(splitter, (line for number, line in batch if not number % every)))
+    number = 0
+    for batch in _batches(_checked_lines(path, start, stop)):
+        lines_to_count = []
+        lines_held_out = []
+        for line in batch:
+            number += 1
+            if held_out_every and number % held_out_every == 0:
+                lines_held_out.append(line)
+            else:
+                lines_to_count.append(line)
+        counts.update(_words(splitter, lines_to_count))
+        held_out.update(_words(splitter, lines_held_out))
     # Decoded after counting, since there are far fewer distinct words.
-    return tuple({word.decode(): count for word, count in counter.items()} for counter in (counts, held_out))
+    return _decoded(counts), _decoded(held_out)
+
+
+def _decoded(counts):
+    return {word.decode(): count for word, count in counts.items()}
 
 
 def _checked_lines(path, start, stop):
+    """Yields the lines that start in a range of a file; raises if one is not UTF-8."""
     for place, line in lines(path, start, stop, _LONGEST_LINE):
         check_is_utf8(path, place, line)
         yield line
 
 
-def _words(splitter, texts):
-    return splitter(tf.constant(list(texts), tf.string)).flat_values.numpy().tolist()
+def _words(splitter, lines_of_batch):
+    """Returns the words of some lines as bytes."""
+    return splitter(tf.constant(lines_of_batch, tf.string)).flat_values.numpy().tolist()
 
 
 @functools.cache
 def _splitter(lowercase, strip_accents, reversible):
+    """Returns the function that splits texts into words."""
     splitter = WordSplitter(lowercase, strip_accents)
-    return (lambda texts: splitter(lossless.learned_words(texts))) if reversible else splitter
+    if not reversible:
+        return splitter
+
+    def split_marked(texts):
+        return splitter(lossless.learned_words(texts))
+
+    return split_marked
 
 
-def _batches(numbered_lines):
-    batch, size = [], 0
-    for number, line in numbered_lines:
-        batch.append((number, line))
+def _batches(lines_of_part):
+    """Yields lists of lines of a limited size in all."""
+    batch = []
+    size = 0
+    for line in lines_of_part:
+        batch.append(line)
         size += len(line)
         if size >= _BATCH:
             yield batch
-            batch, size = [], 0
+            batch = []
+            size = 0
     if batch:
         yield batch

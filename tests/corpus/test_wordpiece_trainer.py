@@ -3,10 +3,10 @@ import random
 
 import pytest
 
-from keras_bert import Vocabulary
-from keras_bert.corpus import wordpiece_trainer
+from keras_bert.corpus import wordpiece_search, wordpiece_trainer
+from keras_bert.corpus.vocabulary_report import report
 from keras_bert.corpus.word_counts import count_words
-from keras_bert.corpus.wordpiece_trainer import extend_vocabulary, learn_vocabulary, report
+from keras_bert.corpus.wordpiece_trainer import extend_vocabulary, learn_vocabulary
 from keras_bert.text.bert_tokenizer import BertTokenizer
 from tests.text.test_tokenizer import pieces_of
 
@@ -121,7 +121,7 @@ def test_word_order_and_memory_limit_have_little_effect(monkeypatch):
     vocabulary = learn_vocabulary(counts, 250)
     assert (len(vocabulary), vocabulary) == (250, learn_vocabulary(backwards, 250))
     free = cost(counts, vocabulary)
-    monkeypatch.setattr(wordpiece_trainer, "_MOST_CANDIDATES", 1000)
+    monkeypatch.setattr(wordpiece_search, "_MOST_CANDIDATES", 1000)
     assert free * 0.99 < cost(counts, learn_vocabulary(counts, 250)) < free * 1.02
 
 
@@ -151,24 +151,6 @@ def test_words_above_the_maximum_length_are_ignored():
     assert vocabulary.pieces == (*COMPACT, "a", "##a", longest)
     assert vocabulary.max_word_length == wordpiece_trainer.LONGEST_WORD
     assert report({longest: 2, longer: 9}, vocabulary).unknown_rate == 9 / 11
-
-
-def test_report_equals_reference_loop():
-    rng = random.Random(1)
-    words = ["".join(rng.choices("abcdefghi", k=rng.randint(1, 7))) for _ in range(500)]
-    counts = {word: rng.randint(1, 5) for word in words}
-    pieces = learn_vocabulary(counts, 150, unused=0, alphabet_limit=8).pieces
-    found = [pieces_of(word, set(pieces)) for word, count in counts.items() for _ in range(count)]
-    unknown = found.count(["[UNK]"])
-    numbers = report(counts, pieces)
-    assert numbers.words == len(found)
-    assert numbers.pieces_per_word == pytest.approx(sum(map(len, found)) / len(found))
-    assert numbers.unknown_rate == pytest.approx(unknown / len(found))
-    assert numbers.whole_words == pytest.approx((sum(len(split) == 1 for split in found) - unknown) / len(found))
-    numbers = report({"a": 5, "aaa": 1, "b": 1, "c": 1}, Vocabulary([*COMPACT, "a", "##a", "b"]))
-    assert str(numbers) == "8 words, 1.2500 tokens per word, 12.500% unknown, 75.00% whole words"
-    with pytest.raises(ValueError, match="`counts` is empty. Expected a text with words"):
-        report({}, COMPACT)
 
 
 @pytest.mark.parametrize(
