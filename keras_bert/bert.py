@@ -162,6 +162,11 @@ class LoadedBert(LoadedModels, Generic[AnswerT]):
             setattr(copied, name, value)
         return copied
 
+    def keep_in_memory(self, name, results=None):
+        """Same as `LoadedModels.keep_in_memory`; `results` are those of the run that trained the model."""
+        super().keep_in_memory(name)
+        self.results = results
+
     def _take(self, other):
         super()._take(other)
         self.results = other.results

@@ -274,7 +274,8 @@ class Finetuning:
         for row in grid.seed_statistics(self.grid_runs.results, metric):
             best_means.setdefault(row["setting"]["method"], row["mean"])
         for method, mean in best_means.items():
-            _LOG.info("  method %s: %s on %s", method, data_summary.listed({metric: mean}), self.evaluated_on)
+            score = data_summary.listed({metric: mean})
+            _LOG.info("  method %s: %s on %s", method, score, self.evaluated_on)
 
     def common(self):
         """Returns the settings that all runs share."""
@@ -312,7 +313,9 @@ class Finetuning:
         is_wanted = self.task.training.compares_start and dev is not None
         if is_wanted and self._scores_before is None:
             results = trainer.evaluate(dev)
-            scores = {name: value for name, value in results.items() if name not in trainer.loss_names}
+            scores = dict(results)
+            for name in trainer.loss_names:
+                scores.pop(name, None)
             _LOG.info("%s", indented(f"before training: {data_summary.listed(scores)}"))
             self._scores_before = scores
         return self._scores_before
@@ -400,6 +403,7 @@ def load_compatible(models, load=load_models, **options):
     for name in models[1:]:
         bert = load(name, **options)
         origins[name] = bert.identity
-        if any(getattr(bert, fact) != getattr(first, fact) for fact in ("vocabulary", "lowercase", "strip_accents")):
-            raise ValueError(f"`model`: {name} differs in vocabulary or casing from {models[0]}")
+        for fact in ("vocabulary", "lowercase", "strip_accents"):
+            if getattr(bert, fact) != getattr(first, fact):
+                raise ValueError(f"`model`: {name} differs in vocabulary or casing from {models[0]}")
     return origins, first

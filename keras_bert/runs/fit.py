@@ -114,7 +114,14 @@ def _prepared(bert, arguments, cross_validation):
 
 def _read_data(arguments, texts, seed):
     """Returns the `FitData` of the arguments, whose texts may have lost the column of the groups."""
-    data = read_data(texts, arguments.targets, arguments.task, arguments.validation, arguments.validation_split, seed)
+    data = read_data(
+        texts,
+        arguments.targets,
+        arguments.task,
+        validation=arguments.validation,
+        split=arguments.validation_split,
+        seed=seed,
+    )
     groups = arguments.groups
     if isinstance(groups, str) and groups not in in_memory.column_names(texts):
         facts = data.facts | {"groups": f"the column {groups!r}, which is no text"}
@@ -146,7 +153,8 @@ def _plan(bert, data, intermediate, grid, arguments, checked, output):
     choices = choosing.choices(**grid)
     earlier = []
     for part in intermediate:
-        earlier.append(make_intermediate_task(part, bert, arguments.sequence_length, checked.task_options))
+        options = checked.task_options
+        earlier.append(make_intermediate_task(part, bert, arguments.sequence_length, options))
     keeps_files = checked.output_dir is not None
     return Plan(
         task,

@@ -36,11 +36,13 @@ _HINTS = {
     "cv": "It is called `folds`",
 }
 _OUT_OF_FOLD = "`check_labels` makes its own predictions, each by a model that was not trained on the row"
-_HINTS |= dict.fromkeys(("predictions", "pred_probs", "probabilities", "logits", "model"), _OUT_OF_FOLD)
+_PREDICTIONS = ("predictions", "pred_probs", "probabilities", "logits", "model")
+_HINTS |= dict.fromkeys(_PREDICTIONS, _OUT_OF_FOLD)
 _DISTILLATION = ("temperature", "alpha")  # Options of `Teacher`.
 # Fields of `Hyperparameters` that `fit` decides or takes as an argument of its own.
 _NO_OPTIONS = ("best", "patience")
-_FIELDS = tuple(field.name for field in dataclasses.fields(Hyperparameters) if field.name not in _NO_OPTIONS)
+_ALL_FIELDS = [field.name for field in dataclasses.fields(Hyperparameters)]
+_FIELDS = [name for name in _ALL_FIELDS if name not in _NO_OPTIONS]
 
 
 def grid_choices(**values):

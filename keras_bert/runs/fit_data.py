@@ -29,10 +29,10 @@ class FitData:
 
 
 @dataclasses.dataclass(frozen=True)
-class _HeldOut:
+class _Validation:
     """The rows of validation: they are given, or a share of the rows is drawn, or there are none."""
 
-    validation: Any
+    data: Any
     share: float | None
     seed: int
 
@@ -41,7 +41,7 @@ def read_data(texts, targets, task, validation, split, seed):
     """Returns the `FitData` of the arguments of `LoadedBert.fit`; `seed` draws the rows of validation."""
     if validation is not None and split is not None:
         raise ValueError("`validation` and `validation_split` exclude each other. Received: both")
-    held_out = _HeldOut(validation, split, seed)
+    held_out = _Validation(validation, split, seed)
     texts = in_memory.listed(texts)
     rows = data_set_rows(texts, targets)
     if rows is not None:
@@ -112,8 +112,8 @@ def _data_of_rows(rows, targets, task_name, held_out):
     task = registry.task_named(task_name) if task_name else infer_rows(rows, targets)
     train_rows = with_targets(task, "texts", rows, targets)
     dev_rows = None
-    if held_out.validation is not None:
-        dev_rows = _validation_rows(task, held_out.validation, targets)
+    if held_out.data is not None:
+        dev_rows = _validation_rows(task, held_out.data, targets)
     elif held_out.share is not None:
         train, dev = split_numbers(len(train_rows), held_out.share, held_out.seed)
         dev_rows = [train_rows[number] for number in dev]
@@ -151,7 +151,7 @@ def task_rows(task, place, texts, targets):
 
 
 @dataclasses.dataclass(frozen=True)
-class _Examples:
+class _TextExamples:
     """Texts, and their targets if there are any."""
 
     texts: list
@@ -162,12 +162,12 @@ class _Examples:
         targets = None
         if self.targets is not None:
             targets = [self.targets[number] for number in numbers]
-        return _Examples([self.texts[number] for number in numbers], targets)
+        return _TextExamples([self.texts[number] for number in numbers], targets)
 
 
 def _data_of_texts(texts, targets, task_name, held_out):
     """Returns the `FitData` of texts and targets, of which the task makes rows."""
-    train = _Examples(*in_memory.read(texts, targets))
+    train = _TextExamples(*in_memory.read(texts, targets))
     are_pairs = in_memory.is_frame(texts) and isinstance(train.texts[0], tuple)
     if are_pairs and task_name is None and targets is None:
         raise ValueError(
@@ -177,8 +177,8 @@ def _data_of_texts(texts, targets, task_name, held_out):
     task = registry.task_named(task_name) if task_name else infer(train.texts, train.targets)
     target_column = targets if isinstance(targets, str | int) else None  # Of data frames.
     dev = None
-    if held_out.validation is not None:
-        dev = _validation_examples(held_out.validation, texts, target_column, train)
+    if held_out.data is not None:
+        dev = _validation_examples(held_out.data, texts, target_column, train)
     elif held_out.share is not None:
         train_numbers, dev_numbers = split_numbers(len(train.texts), held_out.share, held_out.seed)
         dev = train.selected(dev_numbers)
@@ -212,7 +212,7 @@ def _validation_examples(validation, texts, target_column, train):
     dev_texts, *dev_targets = given
     if in_memory.is_frame(texts) and in_memory.is_frame(dev_texts):
         dev_texts = _with_columns_of(dev_texts, texts)
-    dev = _Examples(*in_memory.read(dev_texts, *dev_targets, place="validation"))
+    dev = _TextExamples(*in_memory.read(dev_texts, *dev_targets, place="validation"))
     if dev.targets is None and train.targets is not None:
         raise ValueError(
             f"`validation` must be a tuple of texts and targets. Received: only texts, as {type(validation).__name__}"

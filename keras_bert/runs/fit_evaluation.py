@@ -39,7 +39,13 @@ def evaluate(bert, texts, targets=None, *, sequence_length=None, verbose=True, *
     if not task.rows.needs_train and "class_weight" not in options:
         train_rows = rows[:2]  # Nothing is trained: if the classes are known, two rows do.
     with messages(verbose):
-        read = task.rows.read(PythonRows("texts", train_rows), PythonRows("texts", rows), settings, labels, task.name)
+        read = task.rows.read(
+            PythonRows("texts", train_rows),
+            PythonRows("texts", rows),
+            settings,
+            labels=labels,
+            name=task.name,
+        )
         labelled = copy.copy(bert)
         labelled.labels = labels  # Tasks keep the head of a model with the same classes.
         scores = _scores(task(read, Start(bert.name, labelled), settings))
@@ -101,7 +107,8 @@ def _scores(task):
     if bert.confidence is not None:
         fields = head_named(bert.head).confidence_fields(describe(bert.model()))
         trusted = Confidence.of(checked_confidence(bert.confidence, fields))
-    evaluator = Evaluator(task.training.own_model(bert), tf.distribute.get_strategy(), task.training.losses)
+    model = task.training.own_model(bert)
+    evaluator = Evaluator(model, tf.distribute.get_strategy(), task.training.losses)
     batches = as_source(task.dev, finite=True)
     outputs, golds, losses = evaluator.outputs(batches, with_losses=True)
     judged = outputs

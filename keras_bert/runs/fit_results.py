@@ -20,11 +20,10 @@ def trained_model(bert, finetuning, output_dir):
         _log_scores(finetuning)
     folder = finetuning.output / "model"
     trained = type(bert)(open_checkpoint(folder), dtype=finetuning.hyperparameters.precision)
+    name = f"{bert.name.removesuffix(_TRAINED)}{_TRAINED}"
     if output_dir:
-        trained.keep_in_memory(str(folder))
-    else:
-        trained.keep_in_memory(f"{bert.name.removesuffix(_TRAINED)}{_TRAINED}")
-    trained.results = _results(finetuning)
+        name = str(folder)
+    trained.keep_in_memory(name, _results(finetuning))
     return trained
 
 

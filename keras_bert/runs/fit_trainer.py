@@ -1,10 +1,13 @@
 """Pre-training by Keras' `fit`, on JAX over all devices: what `Trainer` is on TensorFlow, which reads the batches."""
 
 import contextlib
+import dataclasses
 import functools
 import itertools
 import math
 import time
+from collections.abc import Callable
+from typing import Any
 
 import keras
 import numpy as np
@@ -20,6 +23,44 @@ from keras_bert.training.step_loop import rates
 _FIT_S = 10.0  # Approximate limit of the duration of a call of `fit`, so that progress is shown.
 
 
+@dataclasses.dataclass(frozen=True)
+class _FitSchedule:
+    """When a training evaluates and saves; the fields are arguments of `Trainer.fit`."""
+
+    steps: int
+    evaluation: Any
+    evaluate_every: int
+    save_every: int
+    log_every: int
+    after_save: Callable
+
+    def evaluates(self, step):
+        """Whether an evaluation follows a step."""
+        if self.evaluation is None:
+            return False
+        return step % self.evaluate_every == 0 or step == self.steps
+
+    def saves(self, step):
+        """Whether a snapshot follows a step."""
+        return step % self.save_every == 0 or step == self.steps
+
+    def steps_to_stop(self, step):
+        """Returns the number of steps until a line, an evaluation, a snapshot or the end is due."""
+        distances = [self.steps - step]
+        for every in (self.log_every, self.evaluate_every, self.save_every):
+            distances.append(every - step % every)
+        return min(distances)
+
+
+@dataclasses.dataclass(frozen=True)
+class _FitCall:
+    """What a call of Keras' `fit` has done."""
+
+    step: int  # The last one.
+    lines: list  # The means of the call for each of its steps, dicts.
+    speeds: dict  # Examples, tokens and steps per second; empty if the call was compiled.
+
+
 class FitTrainer:
     """Trains and evaluates a pre-trainer as `Trainer` does, by Keras' `fit`; on JAX, over all devices.
 
@@ -30,125 +71,176 @@ class FitTrainer:
 
     def __init__(self, model_fn, optimizer_fn, batch_sizes, directory, settings, callbacks, rewire):
         self._devices = _distribute(batch_sizes)
-        self.strategy, self.directory = tf.distribute.get_strategy(), directory
+        self.strategy = tf.distribute.get_strategy()
+        self.directory = directory
         self.model = model_fn()
         self._heads = [name for name in self.model.output if name.endswith("_logits")]
-        loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True, reduction="mean_with_sample_weight")
+        self._trained = self._with_heads(rewire(self.model))
+        self._evaluated = self._with_heads(self.model)
+        self.optimizer = optimizer_fn(self._trained)
+        self._settings = settings
+        self._callbacks = callbacks
+        self._interruption = Interruption()
+        self._compile()
+
+    def _with_heads(self, model):
+        """Returns a model with the logits alone as outputs."""
+        return keras.Model(model.input, {name: model.output[name] for name in self._heads})
+
+    def _compile(self):
+        """Compiles the model to train and the one to evaluate."""
+        loss = keras.losses.SparseCategoricalCrossentropy(
+            from_logits=True,
+            reduction="mean_with_sample_weight",
+        )
         losses = dict.fromkeys(self._heads, loss)
-        self._trained, self._evaluated = map(self._with_heads, (rewire(self.model), self.model))
-        self.optimizer = optimizer = optimizer_fn(self._trained)
+        optimizer = self.optimizer
         if any(layer.compute_dtype == "float16" for layer in self.model._flatten_layers()):
             optimizer = keras.optimizers.LossScaleOptimizer(optimizer)
         optimizer.build(self._trained.trainable_variables)
         self._trained.compile(optimizer, losses)
-        self._evaluated.compile(loss=losses, weighted_metrics={name: _metrics() for name in self._heads})
-        self._settings, self._callbacks, self._interruption = settings, callbacks, Interruption()
-
-    def _with_heads(self, model):
-        return keras.Model(model.input, {name: model.output[name] for name in self._heads})
+        metrics = {name: _metrics() for name in self._heads}
+        self._evaluated.compile(loss=losses, weighted_metrics=metrics)
 
     def fit(self, batches, steps, evaluation, evaluate_every, save_every, log_every, after_save, extend):
         """Trains up to a step, resuming from the last snapshot if there is one; see `Trainer`."""
+        schedule = _FitSchedule(
+            steps=steps,
+            evaluation=evaluation,
+            evaluate_every=evaluate_every,
+            save_every=save_every,
+            log_every=log_every,
+            after_save=after_save,
+        )
         every = {"evaluate_every": evaluate_every}
         settings = run_settings(self._settings, batches, steps, every, self.optimizer, self.model)
-        state = RunState(self.directory, self.strategy, self.model, self._variables(), settings, extend=extend)
+        state = RunState(
+            self.directory,
+            self.strategy,
+            self.model,
+            self._variables(),
+            settings,
+            extend=extend,
+        )
         start = state.restore()
         log = RunLog(self.directory, steps, log_every, state.log, Progress(), self._callbacks)
         with self._interruption.handled(), contextlib.closing(log):
             log.begin(start, settings, finished=start == steps and not state.interrupted)
-            calls = self._steps(batches, start, steps, (log_every, evaluate_every, save_every))
             if state.interrupted:  # The evaluation of the last finished step comes first.
-                calls = itertools.chain([(start, [], {})], calls)
-            for step, lines, speeds in calls:
-                if lines:
-                    state.update(step, log.add(step, lines, speeds), evaluated=False)
-                if evaluation is not None and (step % evaluate_every == 0 or step == steps):
-                    self._evaluate_step(step, evaluation, state, log)
-                stop = self._interruption.requested
-                if self.directory and (step % save_every == 0 or step == steps or stop):
-                    state.save(step, log.state())
-                    after_save()
-                if stop or self._interruption.requested:  # The latter during the last save.
-                    self._interruption.stop(stopped(step, steps, self.directory), log.say)
+                self._end_call(start, schedule, state, log)
+            for call in self._calls(batches, start, schedule):
+                results = log.add(call.step, call.lines, call.speeds)
+                state.update(call.step, results, evaluated=False)
+                self._end_call(call.step, schedule, state, log)
             log.finish(state.result)
         return state.result
+
+    def _end_call(self, step, schedule, state, log):
+        """Evaluates and saves after a call of `fit`, if that is due; raises if the run is to stop."""
+        if schedule.evaluates(step):
+            self._evaluate_step(step, schedule.evaluation, state, log)
+        is_stopped = self._interruption.requested
+        if self.directory and (schedule.saves(step) or is_stopped):
+            state.save(step, log.state())
+            schedule.after_save()
+        if is_stopped or self._interruption.requested:  # The latter during the last save.
+            self._interruption.stop(stopped(step, schedule.steps, self.directory), log.say)
 
     def _evaluate_step(self, step, evaluation, state, log):
         """Evaluates during `fit`. An interrupted evaluation is repeated if it was the last one."""
         try:
             results = self.evaluate(evaluation)
         except InterruptedEvaluation:
-            state.interrupted = True
+            state.note_evaluation(interrupted=True)
             return
-        state.interrupted = False
+        state.note_evaluation(interrupted=False)
         log.evaluated(step, results)
         state.update(step, results, evaluated=False)
 
     def _variables(self):
         """Returns the variables that training changes besides the weights, by name."""
-        generators = [
-            variable
-            for variable in self._trained.non_trainable_variables
-            if variable.path.endswith("seed_generator_state")
-        ]
-        parts = {"optimizer": self._trained.optimizer.variables, "generator": generators}
-        return {f"{name}/{index}": part for name in parts for index, part in enumerate(parts[name])}
+        variables = {}
+        for index, variable in enumerate(self._trained.optimizer.variables):
+            variables[f"optimizer/{index}"] = variable
+        generators = []
+        for variable in self._trained.non_trainable_variables:
+            if variable.path.endswith("seed_generator_state"):
+                generators.append(variable)
+        for index, variable in enumerate(generators):
+            variables[f"generator/{index}"] = variable
+        return variables
 
-    def _steps(self, batches, step, total, every):
-        """Trains from `step` to `total`; calls of `fit` end at each multiple of any of `every`.
-
-        Yields:
-            The steps done; the means of the call for each of its steps, a list of dicts; examples, tokens and steps per
-            second, empty if the call was compiled.
-        """
-        source, left, seconds = None, 0, None
-        while step < total:
-            if not left:
+    def _calls(self, batches, step, schedule):
+        """Trains from `step` to the last one; yields a `_FitCall` after each call of Keras' `fit`."""
+        source = None
+        steps_left = 0  # Of the segment.
+        seconds = None  # Of a step; `None` before the first call for batches of a source, which is compiled.
+        while step < schedule.steps:
+            if not steps_left:
                 segment = batches.segment(step)
-                seconds = seconds if segment.source is source else None
-                source, left, iterator = segment.source, segment.steps, self._iterator(segment.make_dataset())
-            most = 1 if seconds is None else max(1, int(_FIT_S / seconds))
-            count = min(most, left, total - step, *(steps - step % steps for steps in every))
-            before, began = seconds, time.monotonic()
+                if segment.source is not source:
+                    seconds = None
+                source = segment.source
+                steps_left = segment.steps
+                iterator = self._iterator(segment.make_dataset())
+            is_compiling = seconds is None
+            wanted = 1 if is_compiling else max(1, int(_FIT_S / seconds))
+            wanted = min(wanted, steps_left, schedule.steps_to_stop(step))
+            began = time.monotonic()
             with (
                 explain_out_of_memory(batch_size=source.batch_size, length=source.sequence_length),
-                announced("compiling the training step", show=before is None),
+                announced("compiling the training step", show=is_compiling),
             ):
-                count, losses = self._fit(iterator, count)
-            step, left, seconds = step + count, left - count, (time.monotonic() - began) / count
+                count, losses = self._fit(iterator, wanted)
+            seconds = (time.monotonic() - began) / count
+            step += count
+            steps_left -= count
             if not np.isfinite(list(losses.values())).all():
                 raise FloatingPointError(f"the loss is not finite at step {step}: {losses}. Lower the learning rate")
-            numbers = {**losses, "learning_rate": float(self.optimizer._learning_rate(step - 1))}
-            yield step, [numbers] * count, {} if before is None else rates(source, count, count * seconds)
+            numbers = dict(losses)
+            numbers["learning_rate"] = float(self.optimizer._learning_rate(step - 1))
+            speeds = {} if is_compiling else rates(source, count, count * seconds)
+            yield _FitCall(step=step, lines=[numbers] * count, speeds=speeds)
 
     def _fit(self, iterator, count):
         """Trains for `count` steps, or until a signal is received; returns the number of steps and the losses."""
-        follower, batches = _Follower(self._interruption), (batch for batch in itertools.islice(iterator, count))
-        options = {"steps_per_epoch": count, "shuffle": False, "verbose": 0, "callbacks": [follower]}
-        history = self._trained.fit(batches, **options).history
-        return follower.steps, self._named({name: values[0] for name, values in history.items()}, loss="loss")
+        follower = _Follower(self._interruption)
+        batches = (batch for batch in itertools.islice(iterator, count))  # Keras takes generators.
+        history = self._trained.fit(
+            batches,
+            steps_per_epoch=count,
+            shuffle=False,
+            verbose=0,
+            callbacks=[follower],
+        ).history
+        means = {name: values[0] for name, values in history.items()}
+        return follower.steps, self._named(means, loss="loss")
 
     def _named(self, numbers, **names):
         """Returns Keras' numbers by our names; Keras does not repeat the name of an only output."""
-        prefixes = {head: f"{head}_" if len(self._heads) > 1 else "" for head in self._heads}
-        return {
-            f"{head.removesuffix('_logits')}_{ours}": float(numbers[prefix + keras_name])
-            for head, prefix in prefixes.items()
-            for ours, keras_name in names.items()
-        }
+        named = {}
+        for head in self._heads:
+            prefix = f"{head}_" if len(self._heads) > 1 else ""
+            for ours, keras_name in names.items():
+                named[f"{head.removesuffix('_logits')}_{ours}"] = float(numbers[prefix + keras_name])
+        return named
 
     def _iterator(self, dataset):
-        prepared = dataset.map(functools.partial(_by_output, self._heads), num_parallel_calls=2, deterministic=True)
+        """Returns an iterator over the batches of a dataset as Keras takes them, NumPy arrays."""
+        by_output = functools.partial(_by_output, self._heads)
+        prepared = dataset.map(by_output, num_parallel_calls=2, deterministic=True)
         return prepared.prefetch(4).as_numpy_iterator()
 
     def evaluate(self, batches):
         """Returns the losses and the metrics over all rows, a dict of floats."""
-        rows = (self._checked(batch) for batch in self._iterator(batches.dataset()))
+        rows = (self._unless_interrupted(batch) for batch in self._iterator(batches.dataset()))
         numbers = self._evaluated.evaluate(rows, steps=batches.steps, return_dict=True, verbose=0)
-        found = self._named(numbers, loss="cross_entropy", accuracy="accuracy")
-        return {**found, "mlm_perplexity": math.exp(min(found["mlm_loss"], 700))}
+        results = self._named(numbers, loss="cross_entropy", accuracy="accuracy")
+        results["mlm_perplexity"] = math.exp(min(results["mlm_loss"], 700))
+        return results
 
-    def _checked(self, batch):
+    def _unless_interrupted(self, batch):
+        """Returns a batch; raises if the run is interrupted."""
         if self._interruption.requested:
             raise InterruptedEvaluation
         return batch
@@ -157,9 +249,13 @@ class FitTrainer:
         """Returns the outputs of the model for a dataset of one batch of inputs, a dict of arrays."""
         (inputs,) = batches.as_numpy_iterator()
         rows = len(next(iter(inputs.values())))
-        filled = -(-rows // self._devices) * self._devices
-        batch = {name: np.resize(value, (filled, *value.shape[1:])) for name, value in inputs.items()}
-        return {name: value[:rows] for name, value in self._evaluated.predict_on_batch(batch).items()}
+        # Each device takes the same number of rows.
+        filled = math.ceil(rows / self._devices) * self._devices
+        batch = {}
+        for name, value in inputs.items():
+            batch[name] = np.resize(value, (filled, *value.shape[1:]))
+        outputs = self._evaluated.predict_on_batch(batch)
+        return {name: value[:rows] for name, value in outputs.items()}
 
 
 class _Follower(keras.callbacks.Callback):
@@ -167,7 +263,8 @@ class _Follower(keras.callbacks.Callback):
 
     def __init__(self, interruption):
         super().__init__()
-        self.steps, self._interruption = 0, interruption
+        self.steps = 0
+        self._interruption = interruption
 
     def on_train_batch_end(self, batch, logs=None):
         self.steps += 1
@@ -177,11 +274,12 @@ class _Follower(keras.callbacks.Callback):
 def _distribute(batch_sizes):
     """Distributes batches over all devices of JAX; returns their number."""
     devices = keras.distribution.list_devices()
-    if uneven := [size for size in batch_sizes if size % len(devices)]:
-        raise ValueError(
-            f"`phases`: expected a batch that is divisible by the number of devices, {len(devices)}. "
-            f"Received: batch:{uneven[0]}"
-        )
+    for size in batch_sizes:
+        if size % len(devices):
+            raise ValueError(
+                f"`phases`: expected a batch that is divisible by the number of devices, {len(devices)}. "
+                f"Received: batch:{size}"
+            )
     if len(devices) > 1:
         keras.distribution.set_distribution(keras.distribution.DataParallel(devices=devices))
     return len(devices)
@@ -190,7 +288,11 @@ def _distribute(batch_sizes):
 def _metrics():
     """Returns accuracy and loss as means over all predictions; Keras' own loss is a mean of the means of batches."""
     accuracy = keras.metrics.SparseCategoricalAccuracy(name="accuracy")
-    return [accuracy, keras.metrics.SparseCategoricalCrossentropy(name="cross_entropy", from_logits=True)]
+    cross_entropy = keras.metrics.SparseCategoricalCrossentropy(
+        name="cross_entropy",
+        from_logits=True,
+    )
+    return [accuracy, cross_entropy]
 
 
 @tf.autograph.experimental.do_not_convert
@@ -202,5 +304,6 @@ def _by_output(heads, inputs, targets, weights):
         # Packed rows have several pairs, -1 for missing ones.
         pairs = tf.reshape(targets["next_sentence_labels"], [weights.shape[0], -1])
         labels["nsp_logits"] = tf.reshape(tf.maximum(pairs, 0), [-1])
-        row_weights["nsp_logits"] = tf.reshape(tf.cast(pairs >= 0, tf.float32) * weights[:, None], [-1])
+        pair_weights = tf.cast(pairs >= 0, tf.float32) * weights[:, None]
+        row_weights["nsp_logits"] = tf.reshape(pair_weights, [-1])
     return inputs, labels, row_weights

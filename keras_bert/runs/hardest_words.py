@@ -14,7 +14,8 @@ from keras_bert.reports import page
 EXAMPLES = 5
 # Tokens to compute: this part of those of one pass over the training data, but at least and at most these.
 _SHARE = 4
-_FEWEST, _MOST = 2_000, 50_000
+_FEWEST = 2_000
+_MOST = 50_000
 
 
 def section(bert, judged, train):
@@ -27,40 +28,50 @@ def section(bert, judged, train):
     """
     if judged is None or not can_explain(bert):
         return ""
-    judged = judged.by_row
+    by_row = judged.by_row
     tokens = sum(int(np.sum(split.lengths)) for split in train)
     most = min(max(tokens // _SHARE, _FEWEST), _MOST)
-    rows, is_limited = _affordable(judged, bert.sequence_length, most)
+    rows, is_limited = _affordable(by_row, bert.sequence_length, most)
     if not rows:
         return ""
-    asked = [judged.asked(row) for row in rows]
-    texts, targets = zip(*asked, strict=True)
-    found = Explainer(bert).explain_few(list(texts), targets)
+    texts = []
+    targets = []
+    for row in rows:
+        text, target = by_row.asked(row)
+        texts.append(text)
+        targets.append(target)
+    explanations = Explainer(bert).explain_few(texts, targets)
     examples = []
-    for row, explained in zip(rows, found, strict=True):
+    for row, explained in zip(rows, explanations, strict=True):
         words = markupsafe.Markup(explanation.words_html(explained))
-        examples.append((judged.head(row), words, explanation.strongest_words(explained)))
+        examples.append((by_row.head(row), words, explanation.strongest_words(explained)))
     return page.render(
         "runs/hardest_words.html",
         style=markupsafe.Markup(explanation.STYLE),
-        legend=markupsafe.Markup(explanation.legend_html(found[0])),
+        legend=markupsafe.Markup(explanation.legend_html(explanations[0])),
         examples=examples,
         limit=f"{most:,}" if is_limited else None,
     )
 
 
 def _affordable(judged, sequence_length, most):
-    """Returns the numbers of the hardest rows to explain, and whether others are too long to be among them."""
-    rows, is_limited = [], False
+    """Returns the numbers of the hardest rows to explain, and whether others are too long to be among them.
+
+    `most` are the tokens to compute for all of them.
+    """
+    rows = []
+    is_limited = False
+    left = most
     for row in judged.chosen():
         asked = judged.asked(row)
         if asked is None:
             continue
-        cost = _cost(judged, row, asked[0], sequence_length)
-        if cost > most:
+        text, _ = asked
+        cost = _cost(judged, row, text, sequence_length)
+        if cost > left:
             is_limited = True
             continue
-        most -= cost
+        left -= cost
         rows.append(int(row))
         if len(rows) == EXAMPLES:
             break
@@ -71,5 +82,7 @@ def _cost(judged, row, text, sequence_length):
     """Returns an upper bound of the tokens to compute: a sequence for each word, with choices one for each choice."""
     limit = sequence_length or page.LONGEST
     tokens = limit if judged.length is None else int(np.max(judged.length[row]))
-    choices = len(text["choices"]) if isinstance(text, dict) and "choices" in text else 1
+    choices = 1
+    if isinstance(text, dict) and "choices" in text:
+        choices = len(text["choices"])
     return tokens * min(tokens, limit) * choices

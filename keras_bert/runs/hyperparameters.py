@@ -6,7 +6,8 @@ from keras_bert.checks import check_count, check_not_negative, check_positive, w
 from keras_bert.settings import setting
 
 PRECISIONS = ["float32", "mixed_bfloat16", "mixed_float16"]  # Those of the commands; `fit` takes any dtype policy.
-_WHOLE, _PACKED = "lora_rank, which freezes the whole encoder", "pack, whose rows have one length"
+_WHOLE = "lora_rank, which freezes the whole encoder"
+_PACKED = "pack, whose rows have one length"
 
 
 @with_plain_numbers
@@ -64,8 +65,13 @@ class Hyperparameters:
 
     def to_dict(self):
         """Returns the values by name, those of LoRA and packing only if they are used."""
-        used = {"pack": self.pack, "lora_rank": self.lora_rank, "lora_alpha": self.lora_rank}
-        return {name: value for name, value in dataclasses.asdict(self).items() if used.get(name, True)}
+        values = dataclasses.asdict(self)
+        if not self.pack:
+            del values["pack"]
+        if not self.lora_rank:
+            del values["lora_rank"]
+            del values["lora_alpha"]
+        return values
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -38,27 +38,23 @@ def text(
     `facts` describe the data, by default those of the task's report; `note` is one more sentence on the scores.
     """
     start = settings.get("model", task.model)
+    start_name = settings.get("start", base_name(start))
     family = family or title
-    metadata = _metadata(name, task, start, evaluated_on, scores, title, family)
-    settings = {"start": base_name(start), **settings}
-    rows = {key: escaped(value) for key, value in settings.items() if key != "model" and value is not None}
-    versions = {"keras_bert": __version__, "keras": keras.__version__, "tensorflow": tf.__version__}
-    versions["python"] = platform.python_version()
     card = task.report.card if note is None else task.report.card.with_note(note)
-    note = f"\n{escaped(card.note)}\n" if card.note else ""
+    note_text = f"\n{escaped(card.note)}\n" if card.note else ""
     trained = "fine-tuned" if task.auto_class else "trained"
     what = f"{_article(family)} {family} model for {card.purpose}"
+    metadata = _metadata(name, task, start, evaluated_on, scores, title=title, family=family)
     parts = [
-        "---\n" + _yaml(metadata) + "---\n",
+        f"---\n{_yaml(metadata)}---\n",
         f"# {escaped(name)}\n",
-        f"{what}, {trained} with keras_bert on {escaped(card.trained_on)}. "
-        f"It started from {escaped(settings['start'])}.\n",
+        f"{what}, {trained} with keras_bert on {escaped(card.trained_on)}. It started from {escaped(start_name)}.\n",
         f"{escaped(headline(task.report, scores, evaluated_on).text)}\n",
         f"## Data\n\n{_data(facts or task.report.facts, task.report.warnings)}",
-        f"## Scores\n\n{_scores(task.report.summary, evaluated_on, scores)}{note}",
+        f"## Scores\n\n{_scores(task.report.summary, evaluated_on, scores)}{note_text}",
         f"## Use\n\n{_use(card, task.auto_class, title, package)}",
-        f"## Training settings\n\n{_table(('setting', 'value'), rows)}",
-        f"## Versions\n\n{_table(('package', 'version'), versions)}",
+        f"## Training settings\n\n{_settings({'start': start_name} | settings)}",
+        f"## Versions\n\n{_versions()}",
     ]
     return "\n".join(parts)
 
@@ -69,15 +65,16 @@ def _article(name):
 
 
 def _metadata(name, task, start, evaluated_on, scores, title, family):
+    """Returns what the hub reads of the card, a dict."""
     card = task.report.card
-    results = [
-        {
+    results = []
+    for metric, value in scores.items():
+        result = {
             "type": card.hub_metrics.get(metric, metric),
             "value": round(100 * value, 2) if card.hub_percent else round(value, 4),
             "name": f"{metric.replace('_', ' ')} ({evaluated_on})",
         }
-        for metric, value in scores.items()
-    ]
+        results.append(result)
     library = "transformers" if task.auto_class and title == "BERT" else "keras_bert"
     if card.pipeline_tag == "sentence-similarity":
         library = "sentence-transformers"
@@ -89,9 +86,8 @@ def _metadata(name, task, start, evaluated_on, scores, title, family):
         metadata["datasets"] = card.datasets
     metadata["metrics"] = list(dict.fromkeys(result["type"] for result in results))
     evaluation = {"type": card.pipeline_tag, "name": task.title}
-    metadata["model-index"] = [
-        {"name": name, "results": [{"task": evaluation, "dataset": card.dataset, "metrics": results}]}
-    ]
+    evaluated = {"task": evaluation, "dataset": card.dataset, "metrics": results}
+    metadata["model-index"] = [{"name": name, "results": [evaluated]}]
     return metadata
 
 
@@ -102,13 +98,15 @@ def _yaml(value, indent=""):
         if isinstance(part, dict):
             lines.append(f"{indent}{key}:\n{_yaml(part, indent + '  ')}")
         elif isinstance(part, list):
-            lines.append(f"{indent}{key}:\n{''.join(_yaml_item(item, indent) for item in part)}")
+            items = [_yaml_item(item, indent) for item in part]
+            lines.append(f"{indent}{key}:\n{''.join(items)}")
         else:
             lines.append(f"{indent}{key}: {_scalar(part)}\n")
     return "".join(lines)
 
 
 def _yaml_item(item, indent):
+    """Returns an item of a list as YAML."""
     if isinstance(item, dict):
         return f"{indent}- {_yaml(item, indent + '  ').lstrip()}"
     return f"{indent}- {_scalar(item)}\n"
@@ -118,12 +116,17 @@ def _scalar(value):
     """Returns a string or number as YAML; strings other than names are quoted as in JSON, which YAML includes."""
     is_name = re.fullmatch(r"[a-zA-Z][\w./-]+", str(value)) and str(value).lower() not in _RESERVED
     text = str(value) if is_name else json_text(value, measured=True)
-    return "".join(sign if sign.isprintable() else f"\\U{ord(sign):08x}" for sign in text)  # YAML refuses some.
+    signs = []
+    for sign in text:
+        signs.append(sign if sign.isprintable() else f"\\U{ord(sign):08x}")  # YAML refuses some.
+    return "".join(signs)
 
 
 def _data(facts, warnings):
+    """Returns the list of what is known about the data."""
     lines = [f"{name}: {text}" for name, text in facts.items() if name != "start"]
-    return "".join(f"- {escaped(line)}\n" for line in [*lines, *warnings])
+    lines.extend(warnings)
+    return "".join(f"- {escaped(line)}\n" for line in lines)
 
 
 def escaped(text):
@@ -132,21 +135,49 @@ def escaped(text):
 
 
 def _scores(summary, evaluated_on, scores):
-    found = baselines(summary)
-    heads = [f"{evaluated_on}, in percent", "this model", *(escaped(text) for text, _ in found)]
+    """Returns the table of the scores, beside those of the answers that need no model."""
+    columns = [scores]
+    heads = [f"{evaluated_on}, in percent", "this model"]
+    for text, majority in baselines(summary):
+        heads.append(escaped(text))
+        columns.append(majority)
     rows = {}
     for name in scores:
-        parts = [scores, *(majority for _, majority in found)]
-        rows[name.replace("_", " ")] = " | ".join(f"{100 * part[name]:.2f}" for part in parts if name in part)
+        cells = [f"{100 * column[name]:.2f}" for column in columns if name in column]
+        rows[name.replace("_", " ")] = " | ".join(cells)
     return _table(heads, rows)
 
 
+def _settings(settings):
+    """Returns the table of the settings; the model to start from is in the row `start`."""
+    rows = {}
+    for name, value in settings.items():
+        if name != "model" and value is not None:
+            rows[name] = escaped(value)
+    return _table(("setting", "value"), rows)
+
+
+def _versions():
+    """Returns the table of the versions of the packages."""
+    versions = {
+        "keras_bert": __version__,
+        "keras": keras.__version__,
+        "tensorflow": tf.__version__,
+        "python": platform.python_version(),
+    }
+    return _table(("package", "version"), versions)
+
+
 def _table(heads, rows):
+    """Returns a Markdown table of the rows, values by name."""
     lines = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
-    return "\n".join([*lines, *(f"| {name} | {value} |" for name, value in rows.items())]) + "\n"
+    for name, value in rows.items():
+        lines.append(f"| {name} | {value} |")
+    return "\n".join(lines) + "\n"
 
 
 def _use(card, auto_class, title, package):
+    """Returns how the model is used, with this package and, if they open it, with those of Hugging Face."""
     own = (
         f"With keras_bert:\n\n```python\nimport {package}\n\n"
         f'bert = {package}.load("path/to/this/folder")\n'
@@ -160,14 +191,21 @@ def _use(card, auto_class, title, package):
             "from sentence_transformers import SentenceTransformer\n\n"
             f'print(SentenceTransformer("path/to/this/folder").encode({card.example}))\n```\n'
         )
-    model, head, imports, outputs = auto_class, "With transformers", card.imports, card.outputs
     if auto_class is None:  # What is done with logits needs the head.
-        model, head, imports, outputs = "AutoModel", "With transformers, the encoder alone", "", ""
+        encoder = _use_in_transformers(card, "AutoModel", imports="", outputs="")
+        return f"{own}\nWith transformers, the encoder alone:\n\n{encoder}"
+    model = _use_in_transformers(card, auto_class, imports=card.imports, outputs=card.outputs)
+    return f"{own}\nWith transformers:\n\n{model}"
+
+
+def _use_in_transformers(card, model, imports, outputs):
+    """Returns the code that opens a model with a class of transformers, and what it does with the outputs."""
     call = f'tokenizer({card.arguments}, truncation=True, return_tensors="pt")'
-    # A row of choices is one example.
-    inputs = f"{{name: ids[None] for name, ids in {call}.items()}}" if model.endswith("MultipleChoice") else call
+    inputs = call
+    if model.endswith("MultipleChoice"):  # A row of choices is one example.
+        inputs = f"{{name: ids[None] for name, ids in {call}.items()}}"
     return (
-        f"{own}\n{head}:\n\n```python\n{imports}from transformers import AutoTokenizer, {model}\n\n"
+        f"```python\n{imports}from transformers import AutoTokenizer, {model}\n\n"
         'tokenizer = AutoTokenizer.from_pretrained("path/to/this/folder")\n'
         f'model = {model}.from_pretrained("path/to/this/folder")\n'
         f"outputs = model(**{inputs})\n{outputs}```\n"

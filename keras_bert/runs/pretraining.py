@@ -142,7 +142,8 @@ class PretrainingRun:
         if self._directory:
             # The facts about the model are there since the trainer has built it.
             origins.update(self._builder.origins)
-            check_unchanged(self._directory / "snapshots", origins, write=is_chief(self.trainer.strategy))
+            writes = is_chief(self.trainer.strategy)
+            check_unchanged(self._directory / "snapshots", origins, write=writes)
 
     def _create_trainer(self, strategy, report_to):
         """Returns the trainer of the backend, with a new model and its optimizer."""
@@ -157,7 +158,12 @@ class PretrainingRun:
             return self._builder.build(self._teacher)
 
         def optimizer(model):
-            return create_optimizer(model, schedule, bias_correction=settings.bias_correction, kind=settings.optimizer)
+            return create_optimizer(
+                model,
+                schedule,
+                bias_correction=settings.bias_correction,
+                kind=settings.optimizer,
+            )
 
         options = {
             "directory": self._directory,
@@ -185,7 +191,11 @@ class PretrainingRun:
         next_sentence = settings.objective.next_sentence
         if not settings.teacher:
             return losses.pretraining_losses(next_sentence)
-        return pretraining_distillation_losses(next_sentence, temperature=settings.temperature, alpha=settings.alpha)
+        return pretraining_distillation_losses(
+            next_sentence,
+            temperature=settings.temperature,
+            alpha=settings.alpha,
+        )
 
     def _stored_settings(self):
         """Returns settings that must match on resume."""

@@ -60,7 +60,14 @@ def open_held_out(source, records, objective, *, vocabulary=None, examples=2000)
         vocabulary: path of the `vocab.txt` for records without one. Defaults to `None`.
         examples: int, the most examples to evaluate on. Defaults to 2,000.
     """
-    held_out = open_source(source, objective, vocabulary, batch_size=records.batch_size, shuffle=False, limit=examples)
+    held_out = open_source(
+        source,
+        objective,
+        vocabulary,
+        batch_size=records.batch_size,
+        shuffle=False,
+        limit=examples,
+    )
     if held_out.vocabulary != records.vocabulary:
         raise ValueError("`held_out`: the vocabulary differs from that of `sources`. Expected the same vocabulary")
     return held_out

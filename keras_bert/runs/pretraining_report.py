@@ -33,61 +33,92 @@ def report(run, results, source, steps):
     `results` are those of the run's `fit`; `source` are the records to take sample fills from; `steps` are `(what,
     command)`, the next steps.
     """
-    trainer, objective, output = run.trainer, run.settings.objective, run.trainer.directory
-    is_masked = not (objective.causal or objective.records)
-    fills = _fills(trainer, source, objective, run.records[0].vocabulary) if is_masked else []
+    trainer = run.trainer
+    objective = run.settings.objective
+    fills = []
+    if not objective.causal and not objective.records:  # Masked language models alone fill in words.
+        fills = _fills(trainer, source, objective, run.records[0].vocabulary)
     if not is_chief(trainer.strategy):
         return
-    figures = [_figure(name, read_lines(output / "metrics.jsonl")) for name in _NAMES]
+    lines = read_lines(trainer.directory / "metrics.jsonl")
+    figures = []
+    for name in _NAMES:
+        figure = _figure(name, lines)
+        if figure:
+            figures.append(figure)
     text = page.render(
         "runs/pretraining_report.html",
         head=_head(run, results),
-        figures=[figure for figure in figures if figure],
-        fills=[[f"{fill['before']} [MASK] {fill['after']}".strip(), fill["truth"], *_guesses(fill)] for fill in fills],
+        figures=figures,
+        fills=[_fill_row(fill) for fill in fills],
         guesses=len(fills[0]["guesses"]) if fills else 0,
         right=sum(fill["guesses"][0][0] == fill["truth"] for fill in fills),
         steps=[(what, _shareable(command)) for what, command in steps],
     )
-    write_text(output / "report.html", text)
+    write_text(trainer.directory / "report.html", text)
 
 
 def _fills(trainer, source, objective, vocabulary):
+    """Returns what the model fills in for masked words of some records."""
     sample = open_source(source, objective, vocabulary, batch_size=16, shuffle=False)
-    return sample_fills(lambda inputs: trainer.predict(tf.data.Dataset.from_tensors(inputs)), sample)
+
+    def predict(inputs):
+        return trainer.predict(tf.data.Dataset.from_tensors(inputs))
+
+    return sample_fills(predict, sample)
+
+
+def _fill_row(fill):
+    """Returns the sentence of a masked word, the word and the guesses, a row of the table."""
+    sentence = f"{fill['before']} [MASK] {fill['after']}".strip()
+    guesses = [f"{piece} {page.percent(chance, 0)}" for piece, chance in fill["guesses"]]
+    return [sentence, fill["truth"], *guesses]
 
 
 def _head(run, results):
-    trainer, records, phases = run.trainer, run.records[0], run.settings.phases
+    """Returns the head of the report: the model, its training, its data, the last results, and all settings."""
+    trainer = run.trainer
+    records = run.records[0]
     size = describe(without_teacher(trainer.model)).config.size
-    texts = [f"{phase['steps']:,} steps of {phase['batch']} x {phase['length']} tokens" for phase in phases]
+    phases = []
+    for phase in run.settings.phases:
+        phases.append(f"{phase['steps']:,} steps of {phase['batch']} x {phase['length']} tokens")
     facts = {
         "model": f"{size}, {trainer.model.count_params():,} parameters",
-        "training": "; ".join(texts),
+        "training": "; ".join(phases),
         "data": f"{records.num_examples:,} examples, a vocabulary of {len(records.vocabulary):,} tokens",
         "last results": ", ".join(_result(name, value) for name, value in results.items()),
     }
-    settings = Snapshots(trainer.directory / "snapshots", write=False).newest()["settings"]
-    settings = flat_settings(settings) | {name: settings[name] for name in ("phases", "examples")}  # Not as JSON.
-    settings = {name.replace("_", " "): value for name, value in settings.items()}
-    machine = environment(0, trainer.strategy.num_replicas_in_sync)
-    return ReportHead(f"Pre-training, {trainer.directory.name}", facts, run=machine, settings=settings)
+    stored = Snapshots(trainer.directory / "snapshots", write=False).newest()["settings"]
+    shown = flat_settings(stored)
+    for name in ("phases", "examples"):  # Not as JSON.
+        shown[name] = stored[name]
+    return ReportHead(
+        f"Pre-training, {trainer.directory.name}",
+        facts,
+        run=environment(0, trainer.strategy.num_replicas_in_sync),
+        settings={name.replace("_", " "): value for name, value in shown.items()},
+    )
 
 
 def _result(name, value):
-    text = page.percent(value, 1) if is_share(name) else f"{value:.4g}"
-    return f"{_NAMES.get(name, name.replace('_', ' ')).removesuffix(' (%)')} {text}"
+    """Returns a result as text."""
+    title = _NAMES.get(name, name.replace("_", " ")).removesuffix(" (%)")
+    number = page.percent(value, 1) if is_share(name) else f"{value:.4g}"
+    return f"{title} {number}"
 
 
 def _figure(name, lines):
-    unit, series = 100 if is_share(name) else 1, []
+    """Returns the chart of a number of the lines of `metrics.jsonl`; "" without any."""
+    unit = 100 if is_share(name) else 1
+    series = []
     for style, kind in (("training", "train"), ("dev", "evaluation")):
-        if points := charts.curve_points(lines, kind, name, unit=unit):
+        points = charts.curve_points(lines, kind, name, unit=unit)
+        if points:
             series.append((f"best {style}", style, points))
-    return charts.line_chart(series, _NAMES[name], "steps") if series else ""
-
-
-def _guesses(fill):
-    return [f"{piece} {page.percent(chance, 0)}" for piece, chance in fill["guesses"]]
+    if not series:
+        return ""
+    return charts.line_chart(series, _NAMES[name], "steps")
 
 
 def _shareable(command):

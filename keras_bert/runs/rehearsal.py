@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from keras_bert.answering.answerer import answer_rows, with_model_options
+from keras_bert.answering.row_answers import answer_rows, with_model_options
 from keras_bert.checkpoints.load import load_models
 from keras_bert.checkpoints.loaded import LoadedModels
 from keras_bert.checkpoints.save import save
@@ -69,21 +69,19 @@ class Rehearsal:
         """Runs all steps; returns the names of the scores."""
         with self._promise("the first rows are read", "rows"):
             self.task = self._small_task()
-        training, report = self.task.training, self.task.report
+        training = self.task.training
         with self._promise("`build` makes the model", "build"):
             model = training.build(self.task.bert)
             check_inputs(head_named(self.task.head), training.complete(model))
         with self._promise("the model answers dev and its loss is computed", "loss"):
             outputs, targets = self._evaluated(model)
         with self._promise("`score` returns numbers, with the metric", "score"):
-            scores = report.score(targets, outputs)
+            scores = self.task.report.score(targets, outputs)
             self._check_scores(scores, "`score`")
             self._check_names(scores)
-        with tempfile.TemporaryDirectory() as folder, self._promise("`conclude` reports the outputs", "conclude"):
-            kept = report.dev_logits(lambda batches: _evaluator(model).outputs(as_source(batches)).outputs)
-            kept = {name: np.asarray(report.combine([values])) for name, values in kept.items()}
-            findings = report.with_confidence(report.conclude(kept, {}, pathlib.Path(folder)), kept)
-            self._check_scores(findings.measured, "the `measured` scores of `conclude`")
+        with self._promise("`conclude` reports the outputs", "conclude"):
+            kept = self._kept(model)
+            findings = self._conclude(kept)
         with self._promise("the model card is written", "card"):
             model_card.text("model", self.task, "dev", {}, findings.measured)
         with tempfile.TemporaryDirectory() as folder:
@@ -93,8 +91,29 @@ class Rehearsal:
                 self._check_export(saved)
         return list(scores)
 
+    def _kept(self, model):
+        """Returns what a run keeps of dev, combined as in an ensemble."""
+        report = self.task.report
+
+        def predict(batches):
+            return _evaluator(model).outputs(as_source(batches)).outputs
+
+        kept = {}
+        for name, values in report.dev_logits(predict).items():
+            kept[name] = np.asarray(report.combine([values]))
+        return kept
+
+    def _conclude(self, kept):
+        """Returns the findings of the report, after a check of their scores."""
+        report = self.task.report
+        with tempfile.TemporaryDirectory() as folder:
+            findings = report.with_confidence(report.conclude(kept, {}, pathlib.Path(folder)), kept)
+        self._check_scores(findings.measured, "the `measured` scores of `conclude`")
+        return findings
+
     @contextlib.contextmanager
     def _promise(self, text, name):
+        """Raises a `RehearsalError` for what fails in the block, which keeps the promise of a name."""
         try:
             yield
         except RehearsalError:
@@ -113,18 +132,21 @@ class Rehearsal:
         task = self._whole
         rows = list(range(min(_ROWS, len(task.splits["train"][-1].examples))))
         data = task.data.parted(rows, rows)
-        return type(task)(data, dataclasses.replace(task.start, bert=_tiny(task.bert)), task.settings)
+        start = dataclasses.replace(task.start, bert=_tiny(task.bert))
+        return type(task)(data, start, task.settings)
 
     def _evaluated(self, model):
         """Returns the outputs and the targets of dev, after a check of the loss."""
         losses = self.task.training.losses
-        outputs, targets, results = _evaluator(model, losses).outputs(as_source(self.task.dev), with_losses=True)
+        evaluator = _evaluator(model, losses)
+        outputs, targets, results = evaluator.outputs(as_source(self.task.dev), with_losses=True)
         for name, value in results.items():
             if not math.isfinite(value):
                 raise ValueError(f"the loss {name!r} must be a finite number. Received: {value}")
         return outputs, targets
 
     def _check_scores(self, scores, what):
+        """Raises unless scores are numbers by name, with the metric; messages call them `what`."""
         metric = self.task.report.metric
         if not isinstance(scores, dict) or metric not in scores:
             known = ", ".join(scores) if isinstance(scores, dict) else repr(scores)[:100]
@@ -145,11 +167,11 @@ class Rehearsal:
     def _saved(self, model, kept, folder):
         """Saves the model, opens it again, and compares the weights; returns what was opened."""
         bert = self.task.bert
-        # Rows of the task are converted already: the model answers as one of no task.
-        options = {**self.task.save_options(kept), "task": None}
-        sure = self.task.report.confidence(kept)
-        if sure is not None:
-            options["confidence"] = sure.to_json()
+        options = dict(self.task.save_options(kept))
+        options["task"] = None  # Rows of the task are converted already: the model answers as one of no task.
+        confidence = self.task.report.confidence(kept)
+        if confidence is not None:
+            options["confidence"] = confidence.to_json()
         save(
             model,
             folder / "model",
@@ -164,9 +186,11 @@ class Rehearsal:
 
     def _check_export(self, saved):
         """Builds and runs the signatures of the SavedModel, and answers its example as `predict` does."""
-        options, head = export_options(self.task, saved), head_named(saved.head)
+        options = export_options(self.task, saved)
+        head = head_named(saved.head)
         preprocessor = saved.preprocessor(self.task.sequence_length, padding="longest")
-        signature = rehearse_export(saved.model(), preprocessor, **options)["serving_default"]
+        signatures = rehearse_export(saved.model(), preprocessor, **options)
+        signature = signatures["serving_default"]
         outputs = signature.get_concrete_function().structured_outputs
         absent = [name for name in head.outputs if name not in outputs]
         if absent:
@@ -175,9 +199,11 @@ class Rehearsal:
         example = options["example"]
         names = [spec.name for spec in signature.input_signature]
         if head.embeds:
-            signature(*[tf.constant([example[name]]) for name in names])
+            inputs = [tf.constant([example[name]]) for name in names]
+            signature(*inputs)
             return
-        (answer,) = answer_rows(with_model_options(head, saved), signature, names, [example], _ROWS)
+        answering_head = with_model_options(head, saved)
+        (answer,) = answer_rows(answering_head, signature, names, [example], _ROWS)
         if not isinstance(answer, dict):
             raise ValueError(f"`answer` of the head must return a dict. Received: {answer!r:.100}")
 
@@ -194,8 +220,15 @@ def _tiny(bert):
         embedding_size=bert.config.embedding_size and width,
     )
     encoder = build_encoder(config, causal=bert.causal, positions=bert.positions)
-    tensors = {slot.name: Tensor(slot.name, slot.shape, slot.value) for slot in slots(describe(encoder))}
-    metadata = bert.metadata.replace(head=NO_HEAD, head_options=None, labels=None, multi_label=False)
+    tensors = {}
+    for slot in slots(describe(encoder)):
+        tensors[slot.name] = Tensor(slot.name, slot.shape, slot.value)
+    metadata = bert.metadata.replace(
+        head=NO_HEAD,
+        head_options=None,
+        labels=None,
+        multi_label=False,
+    )
     return LoadedModels(Checkpoint(bert.name, config, tensors, metadata))
 
 

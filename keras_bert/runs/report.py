@@ -21,26 +21,33 @@ def write_report(path, head, metric, results, run_curves, sections, errors=()):
     run by `grid.folder_name`; `sections` are HTML about the predictions on dev. The rows of `errors.tsv` begin with the
     header.
     """
-    path, unit = pathlib.Path(path), 100 if is_share(metric) else 1
+    path = pathlib.Path(path)
+    unit = 100 if is_share(metric) else 1
     drawn = [result for result in results if charts.drawable(result["scores"][metric])]
-    # Folds are not compared with each other.
-    best = next((run for run in grid.ranked(drawn, metric) if "fold" not in run["setting"]), None)
+    best = _best(drawn, metric)
+    best_name = None if best is None else grid.folder_name(best["setting"])
     text = page.render(
         "runs/report.html",
         head=head,
         metric=metric.replace("_", " "),
         times=", in percent" if unit == 100 else "",
         several=len(results) > 1,
-        scores={**_strips(metric, unit, drawn, best), **_runs(metric, results, drawn, best)},
-        curves=charts.learning_curves(
-            metric, unit, run_curves, _losses(results, run_curves), best and grid.folder_name(best["setting"])
-        ),
+        scores=_strips(metric, unit, drawn, best) | _runs(metric, results, drawn, best),
+        curves=charts.learning_curves(metric, unit, run_curves, _losses(results, run_curves), best_name),
         sections=sections,
         errors=(ERRORS, len(errors) - 1) if errors else None,
     )
     write_text(path, text)
     if errors:
         write_text(path.with_name(ERRORS), "".join(tsv_line(row) for row in errors))
+
+
+def _best(results, metric):
+    """Returns the best result, `None` without any; folds are not compared with each other."""
+    for result in grid.ranked(results, metric):
+        if "fold" not in result["setting"]:
+            return result
+    return None
 
 
 def _losses(results, run_curves):
@@ -56,19 +63,31 @@ def _losses(results, run_curves):
 
 def tsv_line(row):
     """Quotes all but numbers, since spreadsheets may split at commas, too."""
-    cells = (text if NUMBER.fullmatch(text) else '"' + as_text(text).replace('"', '""') + '"' for text in map(str, row))
+    cells = []
+    for value in row:
+        text = str(value)
+        if not NUMBER.fullmatch(text):
+            quoted = as_text(text).replace('"', '""')
+            text = f'"{quoted}"'
+        cells.append(text)
     return "\t".join(cells) + "\n"
 
 
 def _score(name, value):
+    """Returns a score as text, a share in percent."""
     if not charts.drawable(value):
         return str(value)
-    return page.percent(value) if is_share(name) else f"{value:.4g}"
+    if is_share(name):
+        return page.percent(value)
+    return f"{value:.4g}"
 
 
 def _setting_text(setting):
-    # Lines may break only between the parts.
-    parts = (f"{name.replace('_', ' ')} {value}".replace(" ", "\N{NO-BREAK SPACE}") for name, value in setting.items())
+    """Returns a setting as text, whose lines may break only between the parts."""
+    parts = []
+    for name, value in setting.items():
+        part = f"{name.replace('_', ' ')} {value}"
+        parts.append(part.replace(" ", "\N{NO-BREAK SPACE}"))
     return ", ".join(parts)
 
 
@@ -77,49 +96,72 @@ def _strips(metric, unit, drawn, best):
     rows = grid.seed_statistics(drawn, metric)
     if sum(row["runs"] for row in rows) < 2:
         return {"strips": [], "scale": ""}
-    reach = [row["mean"] + sign * row["deviation"] for row in rows for sign in (-1, 1)]
-    ends = charts.span([unit * value for value in reach + [result["scores"][metric] for result in drawn]])
+    values = [result["scores"][metric] for result in drawn]
+    for row in rows:
+        values.append(row["mean"] - row["deviation"])
+        values.append(row["mean"] + row["deviation"])
+    ends = charts.span([unit * value for value in values])
     strips = []
     for row in rows:
         runs = [result for result in drawn if grid.without_seed(result["setting"]) == row["setting"]]
         dots = [_seed_dot(run, metric, unit, run is best) for run in runs]
-        several = row["runs"] > 1
-        mean, deviation, lowest, highest = (
-            _score(metric, row[name]) for name in ("mean", "deviation", "lowest", "highest")
-        )
-        strips.append(
-            {
-                "setting": _setting_text(row["setting"]),
-                "chart": charts.strip(dots, unit * row["mean"], unit * row["deviation"] if several else None, ends),
-                "value": f"{mean} ± {deviation}" if several else mean,
-                "spread": f"{lowest} to {highest}, {row['runs']} runs" if several else "one run",
-                "winners": [text for _, text, is_best in dots if is_best],
-            }
-        )
+        strips.append(_strip(metric, unit, row, dots, ends))
     return {"strips": strips, "scale": charts.strip_scale(ends)}
 
 
-def _seed_dot(run, metric, unit, best):
+def _strip(metric, unit, row, dots, ends):
+    """Returns one row of the dot plot, given the statistics and the dots of a setting."""
+    mean = unit * row["mean"]
+    if row["runs"] > 1:
+        chart = charts.strip(dots, mean, unit * row["deviation"], ends)
+        value = f"{_score(metric, row['mean'])} ± {_score(metric, row['deviation'])}"
+        lowest = _score(metric, row["lowest"])
+        highest = _score(metric, row["highest"])
+        spread = f"{lowest} to {highest}, {row['runs']} runs"
+    else:
+        chart = charts.strip(dots, mean, None, ends)
+        value = _score(metric, row["mean"])
+        spread = "one run"
+    return {
+        "setting": _setting_text(row["setting"]),
+        "chart": chart,
+        "value": value,
+        "spread": spread,
+        "winners": [text for _, text, is_best in dots if is_best],
+    }
+
+
+def _seed_dot(run, metric, unit, is_best):
+    """Returns the value of a run in the plot, its title, and whether it is the best run."""
     value = run["scores"][metric]
-    text = f"{'best run: ' if best else ''}{_score(metric, value)}, seed {run['setting']['seed']}"
-    text += f", fold {run['setting']['fold']}" if "fold" in run["setting"] else ""
-    return unit * value, text, best
+    text = f"{_score(metric, value)}, seed {run['setting']['seed']}"
+    if is_best:
+        text = f"best run: {text}"
+    if "fold" in run["setting"]:
+        text += f", fold {run['setting']['fold']}"
+    return unit * value, text, is_best
 
 
 def _runs(metric, results, drawn, best):
     """Table of all runs, and notes."""
-    notes, rows = [], []
+    notes = []
     if len(drawn) < len(results):
         notes.append(f"Runs without a finite {metric.replace('_', ' ')}, not plotted: {len(results) - len(drawn)}.")
-    names = dict.fromkeys([metric, *(name for result in results for name in result["scores"])])  # Diverged: only one.
+    names = {metric: None}  # In order.
+    for result in results:
+        names.update(dict.fromkeys(result["scores"]))  # Runs that diverged have only one.
+    best_row = None  # Its index.
+    rows = []
     for number, result in enumerate(results, 1):
-        scores, settings = [_score(name, result["scores"].get(name, math.nan)) for name in names], result["setting"]
-        epochs = {"epochs": f"{settings['epochs']} (best: {result['epoch']})"} if "epoch" in result else {}
-        rows.append([number, *scores, *{**settings, **epochs}.values()])
-    return {
-        "notes": notes,
-        # Scores come first, since narrow screens cut off the last columns.
-        "heads": ["run", *(name.replace("_", " ") for name in (*names, *results[0]["setting"]))],
-        "rows": rows,
-        "best": next((number for number, result in enumerate(results) if result is best), None),
-    }
+        if result is best:
+            best_row = len(rows)
+        settings = dict(result["setting"])
+        if "epoch" in result:
+            settings["epochs"] = f"{settings['epochs']} (best: {result['epoch']})"
+        scores = [_score(name, result["scores"].get(name, math.nan)) for name in names]
+        rows.append([number, *scores, *settings.values()])
+    # Scores come first, since narrow screens cut off the last columns.
+    heads = ["run"]
+    for name in [*names, *results[0]["setting"]]:
+        heads.append(name.replace("_", " "))
+    return {"notes": notes, "heads": heads, "rows": rows, "best": best_row}

@@ -246,7 +246,10 @@ class ResultsWriter:
         for name in ("sequence_length", "class_weight"):
             settings[name] = self.task.run_settings.get(name)
         settings.update(self._thresholds)
-        scores = {name: best["scores"][name] for name in findings.measured if name in best["scores"]}
+        scores = {}
+        for name in findings.measured:
+            if name in best["scores"]:
+                scores[name] = best["scores"][name]
         config = self.task.config
         return model_card.text(
             self.output.resolve().name,

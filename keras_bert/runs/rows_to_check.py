@@ -25,17 +25,36 @@ def write(output, source, examples, checks):
         examples: the `Rows` that were made of them, all or the first ones.
         checks: list of `JudgedLabel`s, the most doubtful first.
     """
+    folder = pathlib.Path(output)
     if hasattr(examples, "write_comments"):
         name = f"{NAME}{pathlib.Path(source.name).suffix or '.txt'}"
-        examples.write_comments(pathlib.Path(output) / name, _comments(checks))
+        examples.write_comments(folder / name, _comments(checks))
         return name
     if not isinstance(source, Source):
         return None
-    if hasattr(examples, "with_notes") and (document := examples.with_notes(source.document, _notes(checks))):
-        name = f"{NAME}.json"
-        write_text(pathlib.Path(output) / name, json_text(document, measured=True, indent=1) + "\n")
-        return name
+    if hasattr(examples, "with_notes"):
+        document = examples.with_notes(source.document, _notes(checks))
+        if document:
+            name = f"{NAME}.json"
+            write_text(folder / name, json_text(document, measured=True, indent=1) + "\n")
+            return name
     rows = [row for _, row in source.stream()]
+    numbers = _row_numbers(rows, examples, source)
+    if numbers is None:
+        return None
+    ordered = _ordered(rows, numbers, checks, source.typed)
+    if source.typed:
+        name = f"{NAME}.jsonl"
+        text = _json_lines(ordered)
+    else:
+        name = f"{NAME}.csv"
+        text = _table(ordered)
+    write_text(folder / name, text)
+    return name
+
+
+def _row_numbers(rows, examples, source):
+    """Returns the number of the row of each example; `None` if the rows are not those of the examples."""
     numbers = examples.file_rows
     if numbers is None:
         if len(rows) < len(examples):
@@ -43,10 +62,7 @@ def write(output, source, examples, checks):
         numbers = range(len(examples))
     if max(numbers) >= len(rows) or any(isinstance(rows[number], ValueError) for number in numbers):
         raise ValueError(f"{source} has changed since it was read. Expected {max(numbers) + 1:,} rows or more")
-    ordered = _ordered(rows, numbers, checks, source.typed)
-    name = f"{NAME}{'.jsonl' if source.typed else '.csv'}"
-    write_text(pathlib.Path(output) / name, _json_lines(ordered) if source.typed else _table(ordered))
-    return name
+    return numbers
 
 
 def _notes(checks):
@@ -68,15 +84,15 @@ def _ordered(rows, numbers, checks, typed):
     for rank, check in enumerate(checks, 1):
         by_row.setdefault(check.row, []).append((rank, check))
     names = {name: _free(name, rows) for name in _ADDED}
-    found = []
+    ordered = []
     for row, ranked in by_row.items():
-        found.append({**rows[numbers[row]], **_added(names, ranked, typed)})
+        ordered.append(rows[numbers[row]] | _added(names, ranked, typed))
     checked = {numbers[row] for row in by_row}
     nothing = dict.fromkeys(names.values(), None if typed else "")
     for number, row in enumerate(rows):
         if number not in checked and not isinstance(row, ValueError):
-            found.append({**row, **nothing})
-    return found
+            ordered.append(row | nothing)
+    return ordered
 
 
 def _added(names, ranked, typed):
@@ -84,17 +100,21 @@ def _added(names, ranked, typed):
     rank, first = ranked[0]
     values = _note(rank, first)
     if first.word is not None:
-        values["predicted"] = [check.to_dict() for _, check in ranked if check.label != check.predicted]
+        values["predicted"] = []
+        for _, check in ranked:
+            if check.label != check.predicted:
+                values["predicted"].append(check.to_dict())
     elif not typed and isinstance(first.predicted, list):
         values["predicted"] = "|".join(map(str, first.predicted))
     return {names[name]: value for name, value in values.items()}
 
 
 def _free(name, rows):
-    """Returns a name of a column that no row has."""
-    while any(isinstance(row, dict) and name in row for row in rows):
-        name = f"{name}_"
-    return name
+    """Returns a name of a column that no row has: the given one, or the same with underscores."""
+    free = name
+    while any(isinstance(row, dict) and free in row for row in rows):
+        free = f"{free}_"
+    return free
 
 
 def _json_lines(rows):

@@ -38,13 +38,18 @@ class Comparison:
         return self.reference[name] - self.scores[name]
 
     def __str__(self):
-        parts = []
+        parts = [f"{self.rows:,} rows"]
         for name, value in self.scores.items():
-            against = "" if self.reference is None else f" (reference {self.reference[name]:.2f})"
-            parts.append(f"{name} {value:.2f}{against}")
-        same = [] if self.agreement is None else [f"the same prediction for {self.agreement:.2f} %"]
-        text = f"{self.rows:,} rows, {', '.join(parts + same)}"
-        return f"{text} ({self.note})" if self.note else text
+            part = f"{name} {value:.2f}"
+            if self.reference is not None:
+                part += f" (reference {self.reference[name]:.2f})"
+            parts.append(part)
+        if self.agreement is not None:
+            parts.append(f"the same prediction for {self.agreement:.2f} %")
+        text = ", ".join(parts)
+        if self.note:
+            text += f" ({self.note})"
+        return text
 
 
 def compare(directory, path, reference=None, task=None, text=None, pair=None, label="label"):
@@ -55,22 +60,34 @@ def compare(directory, path, reference=None, task=None, text=None, pair=None, la
     """
     facts = _facts(directory)
     if reference is not None:
-        other = _facts(reference)
-        for name in ("head", "labels", "pair"):
-            if facts[name] != other[name]:
-                raise ValueError(
-                    f"{reference} must be the same model as {directory}. Received: {name}={other[name]!r} and "
-                    f"{name}={facts[name]!r}"
-                )
-    data = _read(directory, facts, path, task=task, text=text, pair=pair, label=label)
+        _check_same_model(directory, facts, reference)
+    data = _labelled(directory, facts, path, task=task, text=text, pair=pair, label=label)
     predictions, scores, note = _scored(directory, facts, data)
-    rows = len(predictions)
     if reference is None:
-        return Comparison(rows, scores, note=note)
+        return Comparison(len(predictions), scores, note=note)
     expected, expected_scores, _ = _scored(reference, facts, data)
-    numbers = all(isinstance(value, float) for value in expected)
-    same = None if numbers else 100 * float(np.mean([a == b for a, b in zip(predictions, expected, strict=True)]))
-    return Comparison(rows, scores, expected_scores, same, note)
+    agreement = None
+    if not all(isinstance(value, float) for value in expected):
+        pairs = zip(predictions, expected, strict=True)
+        agreement = 100 * float(np.mean([prediction == other for prediction, other in pairs]))
+    return Comparison(
+        rows=len(predictions),
+        scores=scores,
+        reference=expected_scores,
+        agreement=agreement,
+        note=note,
+    )
+
+
+def _check_same_model(directory, facts, reference):
+    """Raises for a reference with another head, other labels or other inputs."""
+    reference_facts = _facts(reference)
+    for name in ("head", "labels", "pair"):
+        if facts[name] != reference_facts[name]:
+            raise ValueError(
+                f"{reference} must be the same model as {directory}. Received: {name}={reference_facts[name]!r} and "
+                f"{name}={facts[name]!r}"
+            )
 
 
 def _scored(directory, facts, data):
@@ -84,7 +101,8 @@ def _scored(directory, facts, data):
         predictions = data.predictions(outputs)
         return predictions, data.score(predictions), None
     try:
-        return (*_own_scores(task, settings, facts, data, outputs), None)
+        predictions, scores = _own_scores(task, settings, facts, data, outputs)
+        return predictions, scores, None
     except Exception as error:
         failure = (
             f"the `score` of the task {task.name}, which fails for the answers {', '.join(outputs)}: "
@@ -113,9 +131,11 @@ def _own_scores(task, settings, facts, data, answered):
             f"`class_logits` must be (rows, classes), or (rows, 1) for numbers. Received: the shape {np.shape(logits)}"
         )
     scores = report.score(exported.targets(data.examples), outputs)
-    ordered = {report.metric: scores[report.metric], **scores}
-    predictions = logits[:, 0].astype(float) if logits.shape[-1] == 1 else logits.argmax(-1)
-    return predictions.tolist(), {name: 100 * float(value) for name, value in ordered.items()}
+    metric_first = {report.metric: scores[report.metric]} | scores
+    percent = {name: 100 * float(value) for name, value in metric_first.items()}
+    is_number = logits.shape[-1] == 1
+    predictions = logits[:, 0].astype(float) if is_number else logits.argmax(-1)
+    return predictions.tolist(), percent
 
 
 def _exported(task, settings, labels, spec):
@@ -123,7 +143,9 @@ def _exported(task, settings, labels, spec):
 
     class Exported(task):
         def __init__(self):
-            self.settings, self.labels, self.spec = settings, labels, spec
+            self.settings = settings
+            self.labels = labels
+            self.spec = spec
             self.training = types.SimpleNamespace(activation="linear")  # Signatures answer after the activation.
 
         def __getattr__(self, name):
@@ -136,25 +158,37 @@ def answers(directory, inputs):
     """Returns the outputs of `serving_default` for lists of strings, an array for each output."""
     loaded = tf.saved_model.load(str(directory))
     signature = loaded.signatures["serving_default"]
-    lengths = [sum(map(len, row)) for row in zip(*inputs.values(), strict=True)]
-    order = sorted(range(len(lengths)), key=lengths.__getitem__)
-    parts = []
-    for start in range(0, len(order), _TOGETHER):
-        rows = order[start : start + _TOGETHER]
-        part = {name: tf.constant([values[row].encode() for row in rows]) for name, values in inputs.items()}
-        parts.append({name: value.numpy() for name, value in signature(**part).items() if value.shape.rank <= 2})
-    back = np.argsort(order)
-    return {name: np.concatenate([part[name] for part in parts])[back] for name in parts[0]}
+    lengths = []
+    for texts in zip(*inputs.values(), strict=True):
+        lengths.append(sum(map(len, texts)))
+    by_length = sorted(range(len(lengths)), key=lengths.__getitem__)
+    batches = []
+    for start in range(0, len(by_length), _TOGETHER):
+        rows = by_length[start : start + _TOGETHER]
+        batch = {}
+        for name, values in inputs.items():
+            batch[name] = tf.constant([values[row].encode() for row in rows])
+        arrays = {}
+        for name, value in signature(**batch).items():
+            if value.shape.rank <= 2:
+                arrays[name] = value.numpy()
+        batches.append(arrays)
+    places = np.argsort(by_length)  # Of each row among those by length.
+    answered = {}
+    for name in batches[0]:
+        answered[name] = np.concatenate([batch[name] for batch in batches])[places]
+    return answered
 
 
 def _facts(directory):
+    """Returns the facts that `export` has stored."""
     path = pathlib.Path(directory, assets.FOLDER, assets.FACTS)
     if not path.is_file():
         raise ValueError(f"{directory}: no {assets.FOLDER}/{assets.FACTS}, which `export` writes")
     return read_json(path)
 
 
-def _read(directory, facts, path, **options):
+def _labelled(directory, facts, path, **options):
     """Returns the `Labelled` data of the task of a SavedModel, or of the first one that such a model can be of."""
     own, settings = exported_task(facts, directory)
     labelled = None

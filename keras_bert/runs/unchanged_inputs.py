@@ -10,7 +10,12 @@ from keras_bert.files import difference, read_json, write_json
 
 COMMON = "runs/common.json"  # The settings that all runs of a folder share.
 _FILE = "origins.json"
-_HASHES = {"weights": "the weights", "vocabulary": "the vocabulary", "source": "the passages", "content": "the content"}
+_HASHES = {
+    "weights": "the weights",
+    "vocabulary": "the vocabulary",
+    "source": "the passages",
+    "content": "the content",
+}
 
 
 def check_unchanged(folder, origins, *, write=True):
@@ -27,13 +32,14 @@ def check_unchanged(folder, origins, *, write=True):
     path = pathlib.Path(folder, _FILE)
     before = read_json(path) if path.exists() else {}
     for name, facts in origins.items():
-        if found := differences(facts, before.get(name, facts)):
+        changed = differences(facts, before.get(name, facts))
+        if changed:
             raise ValueError(
                 f"{folder} contains runs that started from another version of {name}. Different now: "
-                f"{'; '.join(found)}. Restore it to resume them, or choose another `output_dir` for new runs"
+                f"{'; '.join(changed)}. Restore it to resume them, or choose another `output_dir` for new runs"
             )
     if write and origins.keys() - before.keys():
-        write_json(path, {**before, **origins})
+        write_json(path, before | origins)
 
 
 def check_same_settings(folder, settings, names=None):
@@ -57,20 +63,30 @@ def check_known_settings(folder, known):
     """Same as `check_same_settings` for some of the settings, before all of them are known."""
     path = pathlib.Path(folder, COMMON)
     if path.exists():
-        before = read_json(path)
-        check_same_settings(folder, {name: known.get(name, value) for name, value in before.items()})
+        settings = read_json(path)
+        for name in settings:
+            if name in known:
+                settings[name] = known[name]
+        check_same_settings(folder, settings)
 
 
 def differences(first, second):
     """Returns which values of two dicts differ, as texts; hashes are not shown."""
     differing = []
     for name in dict.fromkeys([*first, *second]):
-        value, other = first.get(name), second.get(name)
+        value = first.get(name)
+        other = second.get(name)
         if value == other:
             continue
         if isinstance(value, dict) and isinstance(other, dict):
-            differing += differences(value, other)
+            differing.extend(differences(value, other))
+        elif name in _HASHES:
+            differing.append(_HASHES[name])
         else:
-            values = (repr(facts[name]) if name in facts else "its default" for facts in (first, second))
-            differing.append(_HASHES.get(name) or f"`{name}`, {' instead of '.join(values)}")
+            differing.append(f"`{name}`, {_value_text(first, name)} instead of {_value_text(second, name)}")
     return differing
+
+
+def _value_text(facts, name):
+    """Returns a value as text; facts have no defaults."""
+    return repr(facts[name]) if name in facts else "its default"

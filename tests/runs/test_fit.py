@@ -23,7 +23,7 @@ from scipy import special, stats
 import keras_bert
 from keras_bert.files import one_writer, read_json
 from keras_bert.progress import announced
-from keras_bert.runs import fit, fit_data, task_choice
+from keras_bert.runs import fit, fit_data
 from keras_bert.runs.finetuning import Finetuning
 from keras_bert.runs.run import Run
 from tests.pipelines.programs import call
@@ -569,12 +569,6 @@ def test_a_sentence_encoder_of_nan_has_no_scores(start, tmp_path):
             bert.evaluate(rows, scores, verbose=False)
 
 
-def test_a_first_tuple_of_no_labels():
-    """Tuples are read as lists are."""
-    for targets in ([(), ("x",)], [[], ["x"]]):
-        assert task_choice.infer(["a", "b"], targets).name == "multi_label"
-
-
 def test_columns_of_frames(start, caplog):
     """Columns that are read as pairs are named."""
     pandas = pytest.importorskip("pandas")
@@ -675,9 +669,3 @@ def test_a_teacher_and_an_intermediate_task(loaded, tmp_path):
         loaded.fit(TEXTS, CLASSES, alpha=0.5, **options)
     with pytest.raises(ValueError, match=r"`intermediate\[0\]` must be a tuple of texts and targets. Received: list"):
         loaded.fit(TEXTS, CLASSES, intermediate=[TEXTS], **options)
-
-
-def test_a_share_of_rows_is_held_out_with_its_targets():
-    rows = [{"question": "a", "context": f"b c{number}"} for number in range(6)]
-    data = fit_data.read_data(rows, ["b"] * 6, None, None, 0.5, 1)
-    assert [row["answers"] for part in (data.train, data.dev) for _, row in part.values] == ["b"] * 6
