@@ -105,4 +105,4 @@ def first_within(plans, tokens):
         tried.append(plan)
         if plan.computed() <= tokens:
             return plan
-    return min(tried, key=GroupPlan.computed)
+    return min(tried, key=lambda plan: plan.computed())
