@@ -52,7 +52,8 @@ def _traced_back(sizes, origins):
 def used_boundaries(boundaries, lengths):
     """Returns the boundaries up to the one that fits the longest row."""
     boundaries = np.asarray(boundaries)
-    if boundaries.ndim != 1 or boundaries.dtype.kind not in "iu" or (np.diff(boundaries, prepend=0) <= 0).any():
+    are_integers = boundaries.ndim == 1 and boundaries.dtype.kind in "iu"
+    if not are_integers or (np.diff(boundaries, prepend=0) <= 0).any():
         raise ValueError(
             f"`boundaries` must be increasing integers of at least 1. Received: boundaries={boundaries.tolist()}"
         )

@@ -152,7 +152,8 @@ class Batches(PlannedBatches):
 
     def _fit(self, lengths):
         """Returns the plan with the fewest boundaries that has little padding."""
-        plans = (self._planned(boundaries, lengths) for boundaries, _ in best_boundaries(lengths, MOST_BOUNDARIES))
+        candidates = best_boundaries(lengths, MOST_BOUNDARIES)
+        plans = (self._planned(boundaries, lengths) for boundaries, _ in candidates)
         return first_within(plans, _PADDING_RATIO * self.tokens)
 
     def _fit_samples(self, lengths):
@@ -197,7 +198,8 @@ def planned_dataset(batches, plan, batch, start):
     if not 0 <= start <= batches.steps:
         raise ValueError(f"`start` must be a step of the epoch, 0 to {batches.steps}. Received: start={start}")
     steps = tf.nest.map_structure(lambda values: values[start:], plan)
-    dataset = tf.data.Dataset.from_tensor_slices(steps).map(batch, num_parallel_calls=tf.data.AUTOTUNE)
+    dataset = tf.data.Dataset.from_tensor_slices(steps)
+    dataset = dataset.map(batch, num_parallel_calls=tf.data.AUTOTUNE)
     options = tf.data.Options()
     # The optimizations serialize the graph with its constants, here all features of all rows, for every iterator: a
     # copy of the data at the start of each epoch, for a pipeline of one map that they cannot improve. It can go once

@@ -53,8 +53,13 @@ def find_numbering(origin, layout, labels, first=None):
             numbers.append((seen.line, number, seen.last))
     if first is not None or not numbers:
         return Numbering(has_letters, first)
-    line_of_zero = next((line for line, number, _ in numbers if number == 0), None)
-    line_of_last = next((line for line, number, last in numbers if number == last), None)
+    line_of_zero = None  # The first line with 0, and with the number of the last choice.
+    line_of_last = None
+    for line, number, last in numbers:
+        if number == 0 and line_of_zero is None:
+            line_of_zero = line
+        if number == last and line_of_last is None:
+            line_of_last = line
     if line_of_zero is not None and line_of_last is not None:
         raise ValueError(
             f"{layout.cell(origin.place(line_of_last), layout.label)} is numbered from 1 here, up to the last choice, "

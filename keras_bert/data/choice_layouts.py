@@ -55,7 +55,10 @@ _TEXTS = (
 DEFAULT_TEXT = "question"  # The column that messages name.
 _LISTS = ("choices", "options", "endings", "answers")  # Usual columns of a list of choices, the first one counts.
 # Usual columns of single choices: `A`, `choice1`, `option_b`, `answer C`, `ending0`, `sol1`.
-_CHOICE = re.compile(r"((?i:choice|option|answer|ending|sol)(?:[ _-]|(?![a-z])))?([0-9]{1,9}|[A-Za-z])")
+_CHOICE = re.compile(
+    r"((?i:choice|option|answer|ending|sol)(?:[ _-]|(?![a-z])))?"  # A word.
+    r"([0-9]{1,9}|[A-Za-z])"  # The number or letter.
+)
 # Columns of the right choice, the first one counts.
 TARGETS = ("label", "answer", "key", "answerKey")
 # The column of the right choice of rows from Python: its index, from 0.
@@ -65,8 +68,8 @@ _SWAG_TEXT = "sent1"
 _SWAG_QUESTION = "sent2"
 _SWAG = {_SWAG_TEXT, _SWAG_QUESTION, "ending0", "ending1"}
 # What SWAG and HellaSwag have beside: parts of the texts that are read, or what tasks do not use.
-_UNUSED = {"startphrase", "gold-ending", "distractor-0", "distractor-1", "distractor-2", "distractor-3"}
-_UNUSED |= {"ctx_a", "ctx_b", "activity_label"}
+_UNUSED = {"startphrase", "gold-ending", "ctx_a", "ctx_b", "activity_label"}
+_UNUSED |= {"distractor-0", "distractor-1", "distractor-2", "distractor-3"}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -148,9 +151,10 @@ def find_layout(origin, named, labeled):
     if text is None:
         text, question = _text_columns(names)
     choices = _choice_columns(origin, names, named.choices, (text, label))
-    is_index = named.label is None and INDEX in names
-    first_label = 0 if is_index else None
-    return Layout(text=text, choices=choices, label=label, question=question, first_label=first_label)
+    first_label = None
+    if named.label is None and INDEX in names:
+        first_label = 0
+    return Layout(text, choices, label, question=question, first_label=first_label)
 
 
 def _has_swag_columns(names):
@@ -196,10 +200,13 @@ def _choice_columns(origin, names, named, others):
     elif listed:
         choices = [listed]
     else:
-        choices = _in_sequence(origin, [name for name in names if _CHOICE.fullmatch(name) and name not in others])
+        single = [name for name in names if _CHOICE.fullmatch(name) and name not in others]
+        choices = _in_sequence(origin, single)
     choices = [name for name in choices if name not in others]
     if not choices:
-        examples = "`A` or `choice1` or `choices`" if origin.typed else "`A` or `choice1`"
+        examples = "`A` or `choice1`"
+        if origin.typed:
+            examples += " or `choices`"
         raise ValueError(
             f"{origin.place(1)}: no columns of choices, such as {examples}. It has: {', '.join(map(repr, names))}. "
             "Name them with `choice_columns`"
@@ -262,7 +269,9 @@ def _has_no_header(first):
     if len(first) < 4 or not is_key(first[-1]):
         return False
     usual = {*TARGETS, *_SWAG}
-    usual.update(text for text, question in _TEXTS if question is None)
+    for text, question in _TEXTS:
+        if question is None:
+            usual.add(text)
     if len(usual & set(first)) >= 2:
         return False
     return not _by_letter_or_number([name for name in first if _CHOICE.fullmatch(name)])
@@ -275,4 +284,6 @@ def _layout_without_header(origin, count, labeled):
     text = "first column"
     label = "last column"
     header = [text, *choices, label]
-    return Layout(text=text, choices=choices, label=None if labeled is None else label, header=header)
+    if labeled is None:
+        return Layout(text=text, choices=choices, label=None, header=header)
+    return Layout(text=text, choices=choices, label=label, header=header)

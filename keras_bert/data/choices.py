@@ -93,10 +93,13 @@ def read(path, text=None, choices=None, label=None, first_label=None, labeled=Tr
     numbering = _numbering(origin, raw_rows, layout, first_label, skip_bad_rows)
     read_row = functools.partial(_read_example, layout, numbering.first)
     rows = converted(origin, raw_rows, read_row, skip_bad_rows)
+    labels = None
+    if layout.label is not None:
+        labels = [row.result.label for row in rows]
     return ChoiceExamples(
         text=[row.result.text for row in rows],
         choices=[row.result.choices for row in rows],
-        labels=None if layout.label is None else [row.result.label for row in rows],
+        labels=labels,
         lines=[row.line for row in rows],
         ids=[row.number for row in rows],
         first_key=numbering.first_key,
@@ -147,12 +150,13 @@ def with_columns(texts, known=None):
         rows = in_memory.frame_dicts(texts)
     else:
         rows = texts
-    if not isinstance(rows, list) or not rows or not all(isinstance(row, dict) for row in rows):
+    if not in_memory.are_dicts(rows):
         return texts
     columns = _known_columns(known or {}, rows[0])
     if rows[0].keys() == {"text", "choices"} or not (columns.all or _has_known_layout(rows[0])):
         return rows if in_memory.is_frame(texts) else texts
-    asked = [text for _, text in stream_texts(PythonRows("texts", rows), columns.text, columns.choices)]
+    origin = PythonRows("texts", rows)
+    asked = [text for _, text in stream_texts(origin, columns.text, columns.choices)]
     return asked[0] if is_single else asked
 
 
@@ -210,7 +214,7 @@ class _Example(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True)
-class _Question:
+class _ChoiceQuestion:
     """A row as it is in the file."""
 
     text: str
@@ -259,7 +263,7 @@ def _right_choice(question, first, place):
 
 
 def _read_question(layout, place, record):
-    """Returns the `_Question` of a row, whose choices begin with the question about its text if there is one."""
+    """Returns the `_ChoiceQuestion` of a row, whose choices begin with the question about its text if there is one."""
     text_place = layout.cell(place, layout.text)
     text = _checked_string(text_place, record[layout.text])
     if not text.strip():
@@ -267,9 +271,10 @@ def _read_question(layout, place, record):
     named = _named_choices(layout, place, record)
     choices = []
     for column, value in zip(named.columns, named.values, strict=True):
-        # JSON's `null` is an empty choice.
-        choice = "" if value is None else _checked_string(layout.cell(place, column), value)
-        choices.append(choice.strip())
+        if value is None:  # JSON's `null` is an empty choice.
+            choices.append("")
+        else:
+            choices.append(_checked_string(layout.cell(place, column), value).strip())
     if layout.question:
         question = _checked_string(layout.cell(place, layout.question), record[layout.question])
         choices = _with_question(_COPA_QUESTIONS.get(question, question), choices)
@@ -277,17 +282,22 @@ def _read_question(layout, place, record):
     if count < 2:
         raise ValueError(f"{place}: expected at least 2 choices, got {count}")
     label = None if layout.label is None else record[layout.label]
-    return _Question(text, choices, label, named.names)
+    return _ChoiceQuestion(text, choices, label, named.names)
 
 
 def _with_question(question, choices):
     """Returns choices that begin with a question; absent ones stay absent."""
-    return [f"{question} {choice}".strip() if choice else "" for choice in choices]
+    asked = []
+    for choice in choices:
+        if choice:
+            choice = f"{question} {choice}".strip()
+        asked.append(choice)
+    return asked
 
 
 def _count_present(choices):
     """Returns the number of choices that are not absent."""
-    return sum(1 for choice in choices if choice)
+    return len(choices) - choices.count("")
 
 
 def _named_choices(layout, place, record):
@@ -319,8 +329,10 @@ def _labelled_texts(value):
     ARC, CommonsenseQA, OpenBookQA and QASC have `{"text": [...], "label": [...]}` on the hub, and a list of objects
     with `text` and `label` in their own files.
     """
-    if isinstance(value, list) and value and all(isinstance(part, dict) and "text" in part for part in value):
-        return {"text": [part["text"] for part in value], "label": [part.get("label") for part in value]}
+    if in_memory.are_dicts(value) and all("text" in part for part in value):
+        texts = [part["text"] for part in value]
+        labels = [part.get("label") for part in value]
+        return {"text": texts, "label": labels}
     if isinstance(value, dict) and isinstance(value.get("text"), list):
         return value
     return None
@@ -383,7 +395,8 @@ def _texts_aside(layout, raw_rows):
         for name, value in record.items():
             if isinstance(value, str) and len(value.split()) > 1 and name not in known:
                 counts[name] += 1
-    return tuple(name for name, count in counts.items() if 2 * count > len(records))
+    aside = [name for name, count in counts.items() if 2 * count > len(records)]
+    return tuple(aside)
 
 
 def tell_aside(origin, examples):
@@ -394,5 +407,5 @@ def tell_aside(origin, examples):
 def _warn_of_texts(origin, names):
     """Warns of columns with texts that are not read, if there are any."""
     if names:
-        quoted = ", ".join(f"`{name}`" for name in names)
+        quoted = ", ".join([f"`{name}`" for name in names])
         _LOG.warning("%s: %s not read, name the column of the text with `text_column`", origin, quoted)

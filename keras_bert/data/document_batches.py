@@ -65,7 +65,8 @@ class DocumentRows(CompactRows):
 
     def ragged(self, rows=None):
         taken = self if rows is None else self.take(rows)
-        return tf.RaggedTensor.from_row_lengths(as_tensor(taken.sequences), taken.counts.astype("int64"))
+        counts = taken.counts.astype("int64")
+        return tf.RaggedTensor.from_row_lengths(as_tensor(taken.sequences), counts)
 
     def padded(self, rows, length, padding=0):
         """Returns the feature of some rows, dense; `length` has the number of windows and the length of each."""
@@ -190,10 +191,12 @@ class DocumentBatches(Batches):
         longest = int(self._longest.max())
         counts = [[]]
         if not single.all():
-            counts = [fit_boundaries(self._counts[~single], most) for most in range(1, _MOST_COUNTS + 1)]
+            several = self._counts[~single]
+            counts = [fit_boundaries(several, most) for most in range(1, _MOST_COUNTS + 1)]
         lengths = [[]]
         if single.any():
-            lengths = [boundaries for boundaries, _ in best_boundaries(self._longest[single], MOST_BOUNDARIES)]
+            candidates = best_boundaries(self._longest[single], MOST_BOUNDARIES)
+            lengths = [boundaries for boundaries, _ in candidates]
         for number in range(max(len(counts), len(lengths))):
             boundaries = []
             for length in lengths[min(number, len(lengths) - 1)]:

@@ -84,7 +84,10 @@ def _check_ragged(name, feature):
             f"`{name}` must be signed integers, as ragged targets are padded with -1. "
             f"Received: {name}.dtype={feature.dtype.name}"
         )
-    if isinstance(feature, tf.RaggedTensor) and None in feature.shape[1 : feature.ragged_rank].as_list():
+    outer_axes = []
+    if isinstance(feature, tf.RaggedTensor):
+        outer_axes = feature.shape[1 : feature.ragged_rank].as_list()
+    if None in outer_axes:
         raise ValueError(
             f"`{name}` must be ragged in one axis, `(rows, length)` or `(rows, choices, length)`; see "
             f"`tf.RaggedTensor.from_uniform_row_length`. Received: {name}.shape={feature.shape}"

@@ -166,7 +166,7 @@ def _check_pair_of_texts(names, columns):
 
 def frame_dicts(frame):
     """Returns the rows of a frame as dicts by column."""
-    names = [str(name) for name in frame.columns]
+    names = list(map(str, frame.columns))
     columns = [_column_values(frame[name]) for name in frame.columns]
     return _row_dicts(names, columns)
 
@@ -226,11 +226,11 @@ def _no_such_column(texts, name, place):
 def _listed_targets(targets):
     """Returns targets as a list; of several columns of 0 and 1 the names of those that are 1."""
     if is_frame(targets):
-        names = [str(name) for name in targets.columns]
+        names = list(map(str, targets.columns))
         columns = [targets[name] for name in targets.columns]
     elif getattr(targets, "ndim", 1) == 2 and getattr(targets.dtype, "kind", "O") in "biu":
         # Floats are one-hot vectors, which are refused later.
-        names = [str(number) for number in range(targets.shape[1])]
+        names = list(map(str, range(targets.shape[1])))
         columns = list(targets.T)
     else:
         return _column_values(targets)
@@ -284,10 +284,14 @@ def _read_dataset(dataset, place):
     rows = []
     targets = []
     for texts, target in elements:
-        is_batch = _is_batch(texts, target)
-        rows.extend(_batch_rows(texts) if is_batch else [_as_pair(texts)])
-        if target is not None:
-            targets.extend(_listed_targets(target if is_batch else np.expand_dims(target, 0)))
+        if _is_batch(texts, target):
+            rows.extend(_batch_rows(texts))
+            batch_targets = target
+        else:
+            rows.append(_as_pair(texts))
+            batch_targets = None if target is None else np.expand_dims(target, 0)
+        if batch_targets is not None:
+            targets.extend(_listed_targets(batch_targets))
     return _Given(rows, targets or None)
 
 
@@ -346,7 +350,7 @@ def _has_words(elements, place):
         return False
     sizes = [len(words) for words, _ in elements]
     # The batches of a dataset have one size, but for the last one, which may be smaller.
-    may_be_batches = all(size == sizes[0] for size in sizes[:-1]) and sizes[-1] <= sizes[0]
+    may_be_batches = set(sizes[:-1]) <= {sizes[0]} and sizes[-1] <= sizes[0]
     has_names = elements[0][1].dtype.kind == "O"
     if may_be_batches == has_names:
         raise ValueError(
@@ -359,16 +363,19 @@ def _has_words(elements, place):
 def _are_words_with_targets(elements):
     """Whether all elements are arrays of single words, with as many strings or integers."""
     for element in elements:
-        if any(np.ndim(part) != 1 or isinstance(part, tuple) for part in element):
-            return False
+        for part in element:
+            if np.ndim(part) != 1 or isinstance(part, tuple):
+                return False
     words, tags = elements[0]
     if words.dtype.kind != "O" or tags.dtype.kind not in "Oi":
         return False
-    if any(len(texts) != len(targets) for texts, targets in elements):
-        return False
-    for texts, _ in elements:
-        if any(len(text.split()) > 1 for text in texts):
+    for texts, targets in elements:
+        if len(texts) != len(targets):
             return False
+    for texts, _ in elements:
+        for text in texts:
+            if len(text.split()) > 1:
+                return False
     return True
 
 
@@ -467,9 +474,13 @@ def column_names(texts):
         return list(texts.column_names)
     if is_frame(texts):
         return list(texts.columns)
-    if not _are_dicts(texts):
+    if not are_dicts(texts):
         return []
-    return [name for name in texts[0] if all(name in row for row in texts)]
+    names = dict.fromkeys(texts[0])  # In their order.
+    for row in texts:
+        for name in names.keys() - row.keys():
+            del names[name]
+    return list(names)
 
 
 def column(texts, name):
@@ -523,10 +534,11 @@ def with_known_columns(texts, columns):
         return texts
     names = list(columns.values())
     if is_frame(texts):
-        is_known = set(names) <= set(texts.columns) and not set(texts.columns) <= _INPUTS
-        return texts[names] if is_known else texts
+        if not set(names) <= set(texts.columns) or set(texts.columns) <= _INPUTS:
+            return texts
+        return texts[names]
     rows = [texts] if isinstance(texts, dict) else texts
-    if not _are_dicts(rows):
+    if not are_dicts(rows):
         return texts
     for row in rows:
         if not set(names) <= row.keys() or row.keys() <= _INPUTS:
@@ -547,7 +559,9 @@ def with_known_texts(texts, target, columns):
         return texts
     wanted = {*names, target}
     if is_frame(texts):
-        return texts[[*names, target]] if wanted <= set(texts.columns) else texts
+        if wanted <= set(texts.columns):
+            return texts[[*names, target]]
+        return texts
     if not isinstance(texts, list) or target in columns:
         return texts
     if not all(isinstance(row, dict) and wanted <= row.keys() for row in texts):
@@ -567,9 +581,11 @@ def with_words(texts, columns):
     """
     if is_frame(texts):
         name = _word_column(texts.columns, columns)
-        return texts if name is None else texts[[name]]
+        if name is None:
+            return texts
+        return texts[[name]]
     rows = [texts] if isinstance(texts, dict) else texts
-    if not _are_dicts(rows):
+    if not are_dicts(rows):
         return texts
     inputs = []
     for row in rows:
@@ -588,7 +604,7 @@ def _word_column(names, columns):
     return None
 
 
-def _are_dicts(rows):
+def are_dicts(rows):
     """Whether rows are a list of dicts, at least one."""
     return isinstance(rows, list) and bool(rows) and all(isinstance(row, dict) for row in rows)
 
@@ -625,8 +641,10 @@ def _json_value(value):
     if isinstance(value, set):
         return [_json_value(part) for part in sorted(value)]
     if isinstance(value, list) or hasattr(value, "tolist") or hasattr(value, "to_list"):
-        plain = as_list(value)  # A scalar of NumPy is no list.
-        return [_json_value(part) for part in plain] if isinstance(plain, list) else plain
+        plain = as_list(value)
+        if not isinstance(plain, list):  # A scalar of NumPy.
+            return plain
+        return [_json_value(part) for part in plain]
     if isinstance(value, float) and math.isnan(value):
         return None
     return value

@@ -84,7 +84,9 @@ class PackedBatches(BatchSource):
         target_features = to_tensors(targets)
         self._lengths = row_lengths(features, target_features)
         _check_lengths(sequence_lengths(features["token_ids"]), self._lengths)
-        self._inputs = {name: _padded(feature, self._lengths, 0) for name, feature in features.items()}
+        self._inputs = {}
+        for name, feature in features.items():
+            self._inputs[name] = _padded(feature, self._lengths, padding=0)
         self.num_examples = len(self._lengths)
         self.tokens = int(self._lengths.sum())
         sizes = self._sizes_to_try(sequence_length)
@@ -159,10 +161,11 @@ class PackedBatches(BatchSource):
 
 def _check_are_ragged(inputs):
     """Raises unless the inputs that are read are ragged."""
-    if not all(is_ragged(inputs.get(name)) for name in _INPUTS):
-        raise ValueError(
-            f"`inputs` must have the `tf.RaggedTensor`s {' and '.join(_INPUTS)}. Received: {', '.join(inputs)}"
-        )
+    for name in _INPUTS:
+        if not is_ragged(inputs.get(name)):
+            raise ValueError(
+                f"`inputs` must have the `tf.RaggedTensor`s {' and '.join(_INPUTS)}. Received: {', '.join(inputs)}"
+            )
 
 
 def _check_lengths(tokens, lengths):

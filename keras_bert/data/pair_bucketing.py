@@ -80,7 +80,8 @@ class PairBatches(PlannedBatches):
         if self._labels is not None:
             features["labels"] = self._labels
         for name, ids in features.items():
-            if not isinstance(ids, tf.RaggedTensor) or ids.shape.rank != 2 or not ids.dtype.is_integer:
+            is_ragged = isinstance(ids, tf.RaggedTensor)
+            if not is_ragged or ids.shape.rank != 2 or not ids.dtype.is_integer:
                 raise ValueError(f"`{name}` must be a `tf.RaggedTensor` of ids (rows, length). Received: {ids!r:.100}")
         rows = {name: int(ids.nrows()) for name, ids in features.items()}
         if len(set(rows.values())) > 1 or 0 in rows.values():
@@ -132,7 +133,8 @@ def _pair_boundaries(lengths, ratio):
         here = bucket == index
         target_boundaries = fit_boundaries(targets[here], _MOST_TARGET, ratio)
         row_groups[here] = len(boundaries) + np.searchsorted(target_boundaries, targets[here])
-        boundaries.extend((source, target) for target in target_boundaries)
+        for target in target_boundaries:
+            boundaries.append((source, target))
     return boundaries, row_groups
 
 

@@ -62,7 +62,9 @@ class Source:
     def _each_value(self):
         """Returns an iterable of `values`, those that are known already if they are."""
         known = vars(self).get("values")  # Of the cached property.
-        return self.stream_values() if known is None else known
+        if known is None:
+            return self.stream_values()
+        return known
 
     def written_names(self):
         """Returns the columns as they are before any conversion."""
@@ -80,8 +82,8 @@ class Source:
             raise ValueError(
                 f"{self.place(number)}: expected one JSON object per line. Received: {json.dumps(value):.50}"
             )
-        names = getattr(value, "names", None)  # Of a `JsonObject`, also those that occur twice.
-        check_columns(self.place(number), list(value) if names is None else names, wanted)
+        names = getattr(value, "names", list(value))  # Of a `JsonObject`, also those that occur twice.
+        check_columns(self.place(number), names, wanted)
         return value
 
     def names(self, wanted=()):
@@ -177,8 +179,8 @@ def check_columns(place, names, wanted):
         columns = "columns" if len(absent) > 1 else "column"
         parameters = wanted if isinstance(wanted, dict) else {}
         fix = _fix_of_columns(absent, names, parameters)
-        has = ", ".join(map(repr, names))
-        raise ValueError(f"{place}: no {columns} {' and '.join(quoted)}. It has: {has}{fix}")
+        listed = ", ".join(map(repr, names))
+        raise ValueError(f"{place}: no {columns} {' and '.join(quoted)}. It has: {listed}{fix}")
     for column in wanted:
         if names.count(column) > 1:
             raise ValueError(f"{place}: the column `{column}` appears twice")

@@ -2,7 +2,6 @@
 
 import collections
 import dataclasses
-import itertools
 import math
 import numbers
 
@@ -23,9 +22,13 @@ def split_numbers(count, share, seed):
     Returns:
         Two lists in ascending order.
     """
-    drawn = round(share * count) if isinstance(share, float) and 0 < share < 1 else 0
+    drawn = 0
+    if isinstance(share, float) and 0 < share < 1:
+        drawn = round(share * count)
     if not 0 < drawn < count:
-        example = f"{share / 100:g}" if is_number(share) and 1 < share < 100 else "0.1"
+        example = "0.1"
+        if is_number(share) and 1 < share < 100:  # Percent.
+            example = f"{share / 100:g}"
         wanted = f"a fraction below 1, such as {example}, which is at least one of the rows and not all"
         raise ValueError(f"`validation_split` must be {wanted}. Received: {share!r} of {count} rows")
     order = np.random.default_rng(seed).permutation(count)
@@ -57,22 +60,27 @@ class Folds:
             raise ValueError(
                 f"`groups` must have a value for each of {len(rows):,} rows. Received: {len(self.groups):,} values"
             )
-        known = self.groups is None
-        check_folds(rows.groups() if known else self.groups, self.count, rows.group if known else "groups")
+        if self.groups is None:
+            check_folds(rows.groups(), self.count, rows.group)
+        else:
+            check_folds(self.groups, self.count)
 
     def assign(self, rows, seed):
         """Returns the fold of each row, from 1 on, as an integer array; `rows` are `Rows`."""
         self.check(rows)
         strata = rows.strata()
-        groups = rows.groups() if self.groups is None else self.groups
-        deal = deal_groups if self.groups is None and strata is not None else balance_groups
-        found = deal(groups, strata, self.count, seed)
-        if np.bincount(found)[1:].min() < rows.least_of_fold:
+        if self.groups is not None:
+            folds = balance_groups(self.groups, strata, self.count, seed)
+        elif strata is None:
+            folds = balance_groups(rows.groups(), None, self.count, seed)
+        else:
+            folds = deal_groups(rows.groups(), strata, self.count, seed)
+        if np.bincount(folds)[1:].min() < rows.least_of_fold:
             raise ValueError(
                 "`folds`: a fold of one row has no correlation. Expected fewer folds, of at least "
                 f"{rows.least_of_fold} rows each. Received: folds={self.count} of {len(rows):,} rows"
             )
-        return found
+        return folds
 
 
 def group_values(groups):
@@ -80,18 +88,21 @@ def group_values(groups):
 
     Strings, integers and bools stay as they are; other values, such as dates, become their texts.
     """
-    is_ordered = hasattr(groups, "__iter__") and not isinstance(groups, str | bytes | dict | set | frozenset)
+    is_other = isinstance(groups, str | bytes | dict | set | frozenset)
+    is_ordered = hasattr(groups, "__iter__") and not is_other
     if not is_ordered or hasattr(groups, "columns") or getattr(groups, "ndim", 1) != 1:
         expected = "a list with a value for each text, or the name of a column of `texts`"
         raise ValueError(f"`groups` must be {expected}. Received: {type(groups).__name__} {groups!r:.80}")
-    values = groups.to_pylist() if hasattr(groups, "to_pylist") else list(groups)
-    return [_group(f"groups[{number}]", value) for number, value in enumerate(values)]
+    values = groups.to_pylist() if hasattr(groups, "to_pylist") else groups  # Of Arrow.
+    return [_group_value(f"groups[{number}]", value) for number, value in enumerate(values)]
 
 
-def _group(place, value):
+def _group_value(place, value):
+    """Returns a group as a value of JSON; `place` is what messages call it."""
     if hasattr(value, "numpy"):  # Of TensorFlow.
         value = value.numpy()
-    is_date = getattr(getattr(value, "dtype", None), "kind", None) in ("M", "m")
+    dtype = getattr(value, "dtype", None)
+    is_date = getattr(dtype, "kind", None) in ("M", "m")
     if isinstance(value, np.generic) and not is_date:
         value = value.item()
     if value is None or type(value).__name__ in ("NAType", "NaTType") or _is_nan(value):
@@ -100,10 +111,13 @@ def _group(place, value):
         raise ValueError(f"`{place}` must be one value, such as a string or an integer. Received: {value!r:.80}")
     if isinstance(value, bytes):
         return value.decode("utf-8", "backslashreplace")
-    return value if isinstance(value, bool | numbers.Integral) else valid_text(str(value))
+    if isinstance(value, bool | numbers.Integral):
+        return value
+    return valid_text(str(value))
 
 
 def _is_nan(value):
+    """Whether a value is no number, or no date."""
     if isinstance(value, np.datetime64 | np.timedelta64):
         return bool(np.isnat(value))
     return isinstance(value, numbers.Real) and math.isnan(value)
@@ -124,20 +138,44 @@ def connected(rows):
 
     `rows` is an iterable of iterables of values.
     """
-    rows = list(map(tuple, rows))
-    parents = {}
-
-    def root(value):
-        while parents[value] != value:
-            parents[value] = value = parents[parents[value]]
-        return value
-
+    joined = _JoinedValues()
+    firsts = []
     for first, *others in rows:
-        parents.setdefault(first, first)
+        firsts.append(first)
+        joined.add(first)
         for value in others:
-            parents[root(parents.setdefault(value, value))] = root(first)
-    numbers = {}
-    return [numbers.setdefault(root(row[0]), len(numbers)) for row in rows]
+            joined.join(value, first)
+    group_numbers = {}
+    groups = []
+    for first in firsts:
+        root = joined.root(first)
+        group_numbers.setdefault(root, len(group_numbers))
+        groups.append(group_numbers[root])
+    return groups
+
+
+class _JoinedValues:
+    """Groups of values, of which each has a root (union and find)."""
+
+    def __init__(self):
+        self._parents = {}
+
+    def add(self, value):
+        """Adds a value, alone in its group, unless it is there."""
+        self._parents.setdefault(value, value)
+
+    def join(self, value, other):
+        """Joins the group of a value, which may be new, and that of another one."""
+        self.add(value)
+        self._parents[self.root(value)] = self.root(other)
+
+    def root(self, value):
+        """Returns the root of the group of a value."""
+        parents = self._parents
+        while parents[value] != value:
+            parents[value] = parents[parents[value]]  # Shortens the way of later calls.
+            value = parents[value]
+        return value
 
 
 def deal_groups(groups, strata, folds, seed):
@@ -146,11 +184,15 @@ def deal_groups(groups, strata, folds, seed):
     Each fold has the same share of each stratum, or of low and high numbers. Groups are in the order of their first
     row, shuffled; `groups` and `strata` have a value for each row.
     """
-    first = {group: row for row, group in reversed(list(enumerate(groups)))}
-    rows = np.random.default_rng(seed).permutation(sorted(first.values())).tolist()
+    first_rows = {}
+    for row, group in enumerate(groups):
+        first_rows.setdefault(group, row)
+    rows = np.random.default_rng(seed).permutation(sorted(first_rows.values())).tolist()
     rows.sort(key=strata.__getitem__)
-    fold = dict(zip(rows, itertools.cycle(range(1, folds + 1)), strict=False))
-    return np.array([fold[first[group]] for group in groups])
+    fold_of_row = {}
+    for number, row in enumerate(rows):
+        fold_of_row[row] = number % folds + 1
+    return np.array([fold_of_row[first_rows[group]] for group in groups])
 
 
 def balance_groups(groups, strata, folds, seed):
@@ -166,16 +208,17 @@ def balance_groups(groups, strata, folds, seed):
     names = list(members)
     order = [names[number] for number in np.random.default_rng(seed).permutation(len(names))]
     order.sort(key=lambda name: -members[name].total())
-    counts = [collections.Counter() for _ in range(folds)]
-    chosen = {}
+    fold_counts = [collections.Counter() for _ in range(folds)]
+    fold_of_group = {}
     for name in order:
-        own = members[name]
+        loads = [_load(counts, members[name]) for counts in fold_counts]
+        best = loads.index(min(loads))
+        fold_counts[best].update(members[name])
+        fold_of_group[name] = best + 1
+    return np.array([fold_of_group[group] for group in groups])
 
-        def load(number, own=own):
-            same = sum(count * counts[number][stratum] for stratum, count in own.items())
-            return same, counts[number].total()
 
-        best = min(range(folds), key=load)
-        counts[best].update(own)
-        chosen[name] = best + 1
-    return np.array([chosen[group] for group in groups])
+def _load(counts, own):
+    """Returns how full a fold is for a group: its rows of the same strata, and then all; both are counts by stratum."""
+    same = sum(count * counts[stratum] for stratum, count in own.items())
+    return same, counts.total()

@@ -74,7 +74,9 @@ class Questions(Rows):
         places = {name: place for place, name in enumerate(notes_by_id)}
         articles = []
         for article in document["data"]:
-            paragraphs = [_noted_paragraph(paragraph, notes_by_id, places) for paragraph in article["paragraphs"]]
+            paragraphs = []
+            for paragraph in article["paragraphs"]:
+                paragraphs.append(_noted_paragraph(paragraph, notes_by_id, places))
             paragraphs.sort(key=lambda paragraph: _first_place(paragraph, places))
             articles.append(article | {"paragraphs": paragraphs})
         articles.sort(key=lambda article: _first_place(article["paragraphs"][0], places))
@@ -241,13 +243,15 @@ def _read_document(origin):
     if content is not None and (_is_nested(content) or not isinstance(content.get("data"), list)):
         checked_object(origin, content, "SQuAD", "data")
         says_2 = str(content.get("version", "")).lstrip("v").startswith("2")
-        return _Document(_article_paragraphs(origin, content["data"]), has_rows=False, says_2=says_2)
+        paragraphs = _article_paragraphs(origin, content["data"])
+        return _Document(paragraphs, has_rows=False, says_2=says_2)
     paragraphs = []
     has_unanswered = False
     for number, row in origin.rows(("question", "context")):
         entry = _row_question(origin, number, row)
         has_unanswered = has_unanswered or not entry["answers"]
-        paragraphs.append(_Paragraph(origin.place(number), {"context": row["context"], "qas": [entry]}))
+        content = {"context": row["context"], "qas": [entry]}
+        paragraphs.append(_Paragraph(origin.place(number), content))
     return _Document(paragraphs, has_rows=True, says_2=has_unanswered)
 
 
@@ -269,7 +273,8 @@ def _noted_paragraph(paragraph, notes_by_id, places):
 
 def _first_place(paragraph, places):
     """Returns the place of the question of a paragraph that comes first, given places by id."""
-    return min((places.get(str(entry["id"]), math.inf) for entry in paragraph["qas"]), default=math.inf)
+    own = [places.get(str(entry["id"]), math.inf) for entry in paragraph["qas"]]
+    return min(own, default=math.inf)
 
 
 def _with_note(entry, note):

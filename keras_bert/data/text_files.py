@@ -36,10 +36,14 @@ def check_file(path):
 def no_such_file(path):
     """Returns the message for a path without a file, with that of a similar name beside it."""
     path = pathlib.Path(path)
-    beside = sorted(path.parent.iterdir()) if path.parent.is_dir() else []
-    names = {other.stem: other.name for other in beside}  # Ends such as .csv are alike in different names.
+    names = {}  # Without their ends: those such as .csv are alike in different names.
+    if path.parent.is_dir():
+        for other in sorted(path.parent.iterdir()):
+            names[other.stem] = other.name
     alike = similar(path.stem, names)
-    return f"{path}: no such file" + (f". Did you mean {path.with_name(names[alike])}?" if alike else "")
+    if alike:
+        return f"{path}: no such file. Did you mean {path.with_name(names[alike])}?"
+    return f"{path}: no such file"
 
 
 def read_lines(path):
@@ -87,8 +91,10 @@ def _texts(file, name, blank_end):
             first_line += content.count(b"\n")
             waiting = ""
             if not blank_end:
-                end = _end_of_content(text, "\n" if first_line > 1 else "\r")
-                text, waiting = text[:end], text[end:]
+                line_end = "\n" if first_line > 1 else "\r"
+                end = _end_of_content(text, line_end)
+                waiting = text[end:]
+                text = text[:end]
                 _check_length(len(waiting), name, first_line, "blank lines")
             if text:
                 yield text
@@ -113,7 +119,9 @@ def _end_of_content(text, line_end):
     if not content:
         return 0
     end = text.find(line_end, len(content))
-    return len(text) if end < 0 else end + 1
+    if end < 0:
+        return len(text)
+    return end + 1
 
 
 def _blocks(file, name):
@@ -128,7 +136,8 @@ def _blocks(file, name):
             parts = []
         parts.append(block[end:])
         _check_length(sum(map(len, parts)), name, first_line, "a line")
-    if rest := b"".join(parts):
+    rest = b"".join(parts)
+    if rest:
         yield rest
 
 
@@ -187,12 +196,14 @@ def decoded(content, name, first_line=1):
 def _is_utf16(content):
     """Whether bytes are UTF-16 or UTF-32: with their byte order mark, or with the zeros of characters of one byte."""
     start = content[:200]
-    return start.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) or 3 * start.count(0) > len(start)
+    has_mark = start.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
+    return has_mark or 3 * start.count(0) > len(start)
 
 
 def split_lines(text):
     """Splits a text at LF or CRLF, or at CR if it has no LF. `str.splitlines` would also split at other characters."""
-    return [line.removesuffix("\r") for line in text.split("\n" if "\n" in text else "\r")]
+    line_end = "\n" if "\n" in text else "\r"
+    return [line.removesuffix("\r") for line in text.split(line_end)]
 
 
 def suffix(path):
@@ -211,14 +222,18 @@ def opened(path):
     """Yields a binary file, uncompressed; gzip that cannot be read is an error with the path."""
     with open(path, "rb") as raw:  # Once: it may be a pipe.
         try:
-            yield gzip.GzipFile(fileobj=raw) if raw.peek(2)[:2] == GZIP else raw
+            is_compressed = raw.peek(2)[:2] == GZIP
+            yield gzip.GzipFile(fileobj=raw) if is_compressed else raw
         except (EOFError, zlib.error, gzip.BadGzipFile) as error:
             raise ValueError(f"{path}: gzip that cannot be read: {error}") from None
 
 
 def split_tabs(path, convert=str):
     """Returns (line number, fields) of each line of a file whose columns are separated by tabs."""
-    return [(number, list(map(convert, line.split("\t")))) for number, line in read_lines(path)]
+    rows = []
+    for number, line in read_lines(path):
+        rows.append((number, list(map(convert, line.split("\t")))))
+    return rows
 
 
 def is_blank(fields):
@@ -228,9 +243,13 @@ def is_blank(fields):
 
 def as_text(cell):
     """Precedes a cell to write that spreadsheets would take for a formula by an apostrophe, as `page/csv.js` does."""
-    return f"'{cell}" if _FORMULA.match(cell) and not NUMBER.fullmatch(cell) else cell
+    if _FORMULA.match(cell) and not NUMBER.fullmatch(cell):
+        return f"'{cell}"
+    return cell
 
 
 def valid_text(text):
     """Replaces lone surrogates, which JSON may contain and UTF-8 cannot encode, by `?`."""
-    return text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")
+    if text.isascii():
+        return text
+    return text.encode("utf-8", "replace").decode("utf-8")

@@ -61,7 +61,9 @@ class Ids(CompactRows):
         return Ids(tf.gather(self._ragged, rows), self.dtype)
 
     def ragged(self, rows=None):
-        taken = self._ragged if rows is None else tf.gather(self._ragged, rows)
+        taken = self._ragged
+        if rows is not None:
+            taken = tf.gather(taken, rows)
         return taken.with_flat_values(tf.cast(taken.flat_values, self.dtype))
 
     def padded(self, rows, length, padding=0):
@@ -103,7 +105,8 @@ class Runs(CompactRows):
         starts = tf.reshape(tf.cast(taken._starts, tf.int64), [-1])
         places = tf.ragged.range(lengths)
         values = tf.cast(places.values >= tf.gather(starts, places.value_rowids()), self.dtype)
-        sequences = tf.RaggedTensor.from_row_splits(values, tf.cast(places.row_splits, tf.int64), validate=False)
+        splits = tf.cast(places.row_splits, tf.int64)
+        sequences = tf.RaggedTensor.from_row_splits(values, splits, validate=False)
         if self.shape.rank == 2:
             return sequences
         return tf.RaggedTensor.from_uniform_row_length(sequences, int(self.shape[1]))
@@ -133,7 +136,9 @@ def compact(feature):
 
     Zeros and then ones in each sequence are `Runs`. Other features that no smaller type holds stay as they are.
     """
-    if not isinstance(feature, tf.RaggedTensor) or not feature.dtype.is_integer or not _is_of_sequences(feature):
+    if not isinstance(feature, tf.RaggedTensor) or not feature.dtype.is_integer:
+        return feature
+    if not _is_of_sequences(feature):
         return feature
     values = feature.flat_values.numpy()
     splits = feature.nested_row_splits[-1].numpy()
@@ -183,7 +188,9 @@ def _as_ids(feature):
 
 def take(feature, rows):
     """Returns some rows of a feature, compact or a tensor."""
-    return feature.take(rows) if isinstance(feature, CompactRows) else tf.gather(feature, rows)
+    if isinstance(feature, CompactRows):
+        return feature.take(rows)
+    return tf.gather(feature, rows)
 
 
 def uniform(feature, count):
@@ -195,7 +202,9 @@ def uniform(feature, count):
 
 def as_tensor(feature):
     """Returns a feature, compact or a tensor, as a tensor."""
-    return feature.ragged() if isinstance(feature, CompactRows) else feature
+    if isinstance(feature, CompactRows):
+        return feature.ragged()
+    return feature
 
 
 def sequence_lengths(feature):
@@ -211,7 +220,9 @@ def sequence_lengths(feature):
 def pad_ragged(taken, rows, shape, length, padding):
     """Pads a `tf.RaggedTensor` of some rows of a feature of this shape; values other than integers with zeros."""
     static_shape = [rows, *shape[1:]]
-    dense_shape = [-1 if size is None else size for size in static_shape]
+    dense_shape = []
+    for size in static_shape:
+        dense_shape.append(-1 if size is None else size)
     dense_shape[taken.ragged_rank] = length
     pad_value = padding if taken.dtype.is_integer else None
     dense = taken.to_tensor(pad_value, shape=tf.stack(dense_shape))
