@@ -4,7 +4,7 @@ import functools
 import pathlib
 import re
 import struct
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -18,9 +18,15 @@ from keras_bert.progress import track
 
 _SHUFFLED = 2**16  # Examples to shuffle at a time.
 OPEN_FILES = 16  # Files to interleave.
-_HEADER, _FOOTER = 12, 4  # Bytes around a record: its length and two checksums.
+# Bytes around a record: its length and two checksums.
+_HEADER = 12
+_FOOTER = 4
 _WINDOW = 2**14  # Examples of a file that are packed together.
-_MASKS = ("masked_lm_positions", "masked_lm_ids", "masked_lm_weights")  # Features of records with masks.
+# Features of all records, and those of records with masks.
+_FEATURES = ("input_ids", "input_mask", "segment_ids", "next_sentence_labels")
+_POSITIONS = "masked_lm_positions"
+_LABELS = "masked_lm_ids"
+_WEIGHTS = "masked_lm_weights"
 
 
 class Records(BatchSource):
@@ -61,30 +67,36 @@ class Records(BatchSource):
         self._paths, manifest = find_records(source)
         self.content = content_hash(self._paths)
         self.vocabulary = records_vocabulary(source, manifest, vocabulary)
-        self.batch_size, self.shuffle, self.seed, self._causal = batch_size, shuffle, seed, causal
-        self._features = _look(self._paths[0])
-        for path in [] if manifest else self._paths[1:]:
-            if _look(path) != self._features:
-                raise ValueError(
-                    f"{path}: the records differ in features or length from those of {self._paths[0]}. Expected "
-                    f"records of one kind. Received: source={source!r}"
-                )
+        self.batch_size = batch_size
+        self.shuffle = shuffle
+        self.seed = seed
+        self._causal = causal
+        self._features = _record_features(self._paths[0])
+        if manifest is None:
+            _check_alike(self._paths, self._features, source)
         self.sequence_length = self._features["input_ids"].shape[0]
-        self.static = _MASKS[0] in self._features
+        self.static = _POSITIONS in self._features
         if causal and self.static:
             raise ValueError(f"{source}: a left-to-right model needs records without masks. Received: causal=True")
         if masking is not None and self.static:
             raise ValueError(f"{source}: the records already contain masks. Expected `masking=None`")
         self.settings = manifest["recipe"] if manifest else {}
-        self._masker = Masker(self.vocabulary, masking or Masking(**self.settings.get("masking", {})))
-        all_examples = manifest["examples"] if manifest else sum(map(_count, self._paths))
+        if masking is None:
+            masking = Masking(**self.settings.get("masking", {}))
+        self._masker = Masker(self.vocabulary, masking)
+        if manifest:
+            all_examples = manifest["examples"]
+        else:
+            all_examples = sum(_count_records(path) for path in self._paths)
         self.num_examples = min(all_examples, limit or all_examples)
-        self.tokens = manifest["tokens"] * self.num_examples // all_examples if manifest else None
+        self.tokens = None
+        if manifest:
+            self.tokens = manifest["tokens"] * self.num_examples // all_examples
         self.steps = -(-self.num_examples // batch_size)
 
     def dataset(self, epoch=0, start=0):
         """Returns a dataset of the batches `(inputs, targets, weights)` of an epoch, starting at step `start`."""
-        epoch = epoch if self.shuffle else 0
+        epoch = self._shuffled_epoch(epoch)
         paths = [self._paths[file] for file in self._files(epoch)]
         records = tf.data.Dataset.from_tensor_slices(paths).interleave(
             read_records, cycle_length=OPEN_FILES, block_length=16, num_parallel_calls=2, deterministic=True
@@ -94,19 +106,28 @@ class Records(BatchSource):
             # Not `shuffle`, whose order depends on TensorFlow's global seed.
             parts = records.batch(min(self.num_examples, _SHUFFLED)).enumerate()
             records = parts.map(functools.partial(_shuffled, [self.seed, epoch])).unbatch()
-        filler = read_records(self._paths[0]).take(1).repeat(self.steps * self.batch_size - self.num_examples)
+        missing = self.steps * self.batch_size - self.num_examples
+        filler = read_records(self._paths[0]).take(1).repeat(missing)
         return self._batched(records.concatenate(filler), epoch, start)
+
+    def _shuffled_epoch(self, epoch):
+        """Returns the epoch whose order and masks an epoch has: without shuffling, always those of the first one."""
+        return epoch if self.shuffle else 0
 
     def _files(self, epoch):
         """Returns the order of the files in an epoch."""
-        rng, files = np.random.Generator(np.random.PCG64([self.seed, epoch])), np.arange(len(self._paths))
-        return rng.permutation(files) if self.shuffle else files
+        files = np.arange(len(self._paths))
+        if not self.shuffle:
+            return files
+        return np.random.Generator(np.random.PCG64([self.seed, epoch])).permutation(files)
 
     def _batched(self, rows, epoch, start):
         """Returns the dataset of the batches of `rows` from step `start` on."""
-        rows = rows.skip(start * self.batch_size).batch(self.batch_size, drop_remainder=True)
-        steps, batch = tf.data.Dataset.range(start, self.steps), functools.partial(self._batch, epoch)
-        return tf.data.Dataset.zip(steps, rows).map(batch, num_parallel_calls=2, deterministic=True)
+        batches = rows.skip(start * self.batch_size).batch(self.batch_size, drop_remainder=True)
+        steps = tf.data.Dataset.range(start, self.steps)
+        make_batch = functools.partial(self._batch, epoch)
+        numbered = tf.data.Dataset.zip(steps, batches)
+        return numbered.map(make_batch, num_parallel_calls=2, deterministic=True)
 
     def row_indices(self, epoch=0):
         """Returns the row indices of each batch of an evaluation; filler rows are -1."""
@@ -115,43 +136,58 @@ class Records(BatchSource):
 
     @tf.autograph.experimental.do_not_convert
     def _batch(self, epoch, step, records):
-        parsed = tf.io.parse_example(records, self._features)
-        features = {
-            name: values if values.dtype.is_floating else tf.cast(values, tf.int32) for name, values in parsed.items()
-        }
+        features = {}
+        for name, values in tf.io.parse_example(records, self._features).items():
+            features[name] = values if values.dtype.is_floating else tf.cast(values, tf.int32)
+        inputs, targets = self._inputs_and_targets(epoch, step, features)
         place = step * self.batch_size + tf.range(self.batch_size, dtype=tf.int64)
-        return *self._examples(epoch, step, features), tf.cast(place < self.num_examples, tf.float32)
+        return inputs, targets, tf.cast(place < self.num_examples, tf.float32)
 
-    def _examples(self, epoch, step, features):
+    def _inputs_and_targets(self, epoch, step, features):
         """Returns the inputs and targets of a batch of parsed records."""
         if self.static:
-            masked = [features[name] for name in ("input_ids", *_MASKS)]
+            masked = MaskedTokens(
+                token_ids=features["input_ids"],
+                positions=features[_POSITIONS],
+                labels=features[_LABELS],
+                weights=features[_WEIGHTS],
+            )
         else:
             masked = self._masked(epoch, step, features["input_ids"], features["input_mask"])
         inputs = {"segment_ids": features["segment_ids"], "padding_mask": features["input_mask"]}
-        return with_masks(inputs, features["next_sentence_labels"][:, 0], *masked)
+        return _with_masks(inputs, features["next_sentence_labels"][:, 0], masked)
 
     def _masked(self, epoch, step, ids, mask):
-        """Returns the masked ids, and the positions to predict with labels and weights; `mask` numbers texts from 1."""
+        """Returns the `MaskedTokens` of a batch; `mask` numbers the texts of a row from 1."""
         if self._causal:
             return _left_to_right(ids, mask)
         noise = self._noise(epoch, step)
-        predictions = self._masker.masking.predictions(self.sequence_length)
 
         def mask_rows(ids, *values):
-            return tuple(self._masker(ids, dict(zip(noise, values, strict=True))).values())
+            masked = self._masker(ids, dict(zip(noise, values, strict=True)))
+            return masked["token_ids"], masked["positions"], masked["labels"], masked["weights"]
 
-        masked = tf.numpy_function(mask_rows, [ids, *noise.values()], [tf.int32, tf.int32, tf.int32, tf.float32])
-        sizes = [self.sequence_length, predictions, predictions, predictions]
-        return [tf.ensure_shape(value, [self.batch_size, size]) for value, size in zip(masked, sizes, strict=True)]
+        arguments = [ids, *noise.values()]
+        types = [tf.int32, tf.int32, tf.int32, tf.float32]
+        token_ids, positions, labels, weights = tf.numpy_function(mask_rows, arguments, types)
+        of_tokens = [self.batch_size, self.sequence_length]
+        of_predictions = [self.batch_size, self._masker.masking.predictions(self.sequence_length)]
+        return MaskedTokens(
+            token_ids=tf.ensure_shape(token_ids, of_tokens),
+            positions=tf.ensure_shape(positions, of_predictions),
+            labels=tf.ensure_shape(labels, of_predictions),
+            weights=tf.ensure_shape(weights, of_predictions),
+        )
 
     def _noise(self, epoch, step):
+        """Returns the random numbers of the masks of a batch, a function of seed, epoch and step."""
         seed = tf.random.experimental.stateless_fold_in([self.seed, epoch], step)
         shapes = self._masker.noise_shapes(self.batch_size, self.sequence_length)
-        return {
-            name: tf.random.stateless_uniform(shape, tf.random.experimental.stateless_fold_in(seed, number))
-            for number, (name, shape) in enumerate(shapes.items())
-        }
+        noise = {}
+        for number, (name, shape) in enumerate(shapes.items()):
+            own_seed = tf.random.experimental.stateless_fold_in(seed, number)
+            noise[name] = tf.random.stateless_uniform(shape, own_seed)
+        return noise
 
 
 class PackedRecords(Records):
@@ -173,13 +209,16 @@ class PackedRecords(Records):
         )
         if self.static:
             raise ValueError(f"{source}: records that already contain masks cannot be packed. Expected records without")
-        rows = self.tokens = self.texts = 0
+        rows = 0
+        self.tokens = 0
+        self.texts = 0
         for path in track(self._paths, "reading the lengths of the records, files"):
             for lengths in read_records(path).batch(_WINDOW).map(self._lengths).as_numpy_iterator():
                 if not lengths.all():
                     raise ValueError(f"{path}: contains a record without tokens, which cannot be packed")
                 plan = plan_rows(lengths, self.sequence_length)
-                rows, self.tokens = rows + len(plan), self.tokens + int(lengths.sum())
+                rows += len(plan)
+                self.tokens += int(lengths.sum())
                 self.texts = max(self.texts, plan.shape[1])
         self.steps = -(-rows // batch_size)
         self._filler = self.steps * batch_size - rows
@@ -189,26 +228,30 @@ class PackedRecords(Records):
         raise ValueError("the examples of packed rows are not in order. Predict with `Records`")
 
     def dataset(self, epoch=0, start=0):
-        epoch = epoch if self.shuffle else 0
+        epoch = self._shuffled_epoch(epoch)
         files = self._files(epoch)
-        rows = tf.data.Dataset.from_tensor_slices((files, [self._paths[file] for file in files])).interleave(
+        paths = [self._paths[file] for file in files]
+        rows = tf.data.Dataset.from_tensor_slices((files, paths)).interleave(
             functools.partial(self._rows_of_file, epoch),
             cycle_length=OPEN_FILES,
             num_parallel_calls=2,
             deterministic=True,
         )
-        filler = tf.data.Dataset.from_tensors(
-            {name: tf.zeros(spec.shape, spec.dtype) for name, spec in rows.element_spec.items()}
-        )
-        return self._batched(rows.concatenate(filler.repeat(self._filler)), epoch, start)
+        empty_row = {}
+        for name, spec in rows.element_spec.items():
+            empty_row[name] = tf.zeros(spec.shape, spec.dtype)
+        filler = tf.data.Dataset.from_tensors(empty_row).repeat(self._filler)
+        return self._batched(rows.concatenate(filler), epoch, start)
 
     @tf.autograph.experimental.do_not_convert
     def _lengths(self, records):
-        (mask,) = tf.io.parse_example(records, {"input_mask": self._features["input_mask"]}).values()
-        return tf.reduce_sum(mask, 1)
+        """Returns the number of tokens of each of some records."""
+        parsed = tf.io.parse_example(records, {"input_mask": self._features["input_mask"]})
+        return tf.reduce_sum(parsed["input_mask"], 1)
 
     @tf.autograph.experimental.do_not_convert
     def _rows_of_file(self, epoch, file, path):
+        """Returns the dataset of the packed rows of a file."""
         windows = read_records(path).batch(_WINDOW).enumerate()
         return windows.map(functools.partial(self._pack_window, epoch, file)).unbatch()
 
@@ -220,112 +263,176 @@ class PackedRecords(Records):
         lengths = tf.reduce_sum(features["input_mask"], 1)
         packed = tf.numpy_function(self._draw, [lengths, epoch, file, window], tf.int32)
         packed = tf.ensure_shape(packed, [None, self.texts])
-        ragged = functools.partial(tf.RaggedTensor.from_tensor, lengths=lengths)
-        tokens = {"token_ids": ragged(features["input_ids"]), "segment_ids": ragged(features["segment_ids"])}
+        tokens = {
+            "token_ids": tf.RaggedTensor.from_tensor(features["input_ids"], lengths=lengths),
+            "segment_ids": tf.RaggedTensor.from_tensor(features["segment_ids"], lengths=lengths),
+        }
         labels = tf.gather(features["next_sentence_labels"][:, 0], tf.maximum(packed, 0))
-        rows = pack(tokens, lengths, packed, self.sequence_length)
-        return {**rows, "next_sentence_labels": tf.where(packed >= 0, labels, -1)}
+        rows = dict(pack(tokens, lengths, packed, self.sequence_length))
+        rows["next_sentence_labels"] = tf.where(packed >= 0, labels, -1)
+        return rows
 
-    def _draw(self, lengths, *place):
-        """Returns the examples of each row, see `draw_texts`."""
-        rng = np.random.Generator(np.random.PCG64([self.seed, *map(int, place)])) if self.shuffle else None
+    def _draw(self, lengths, epoch, file, window):
+        """Returns the examples of each row of a window of a file, see `draw_texts`."""
+        rng = None
+        if self.shuffle:
+            place = [int(epoch), int(file), int(window)]
+            rng = np.random.Generator(np.random.PCG64([self.seed, *place]))
         packed = draw_texts(plan_rows(lengths, self.sequence_length), lengths, rng)
-        return np.pad(packed, [(0, 0), (0, self.texts - packed.shape[1])], constant_values=-1)
+        missing = self.texts - packed.shape[1]
+        return np.pad(packed, [(0, 0), (0, missing)], constant_values=-1)
 
     @tf.autograph.experimental.do_not_convert
     def _batch(self, epoch, step, rows):
         inputs = dict(rows)
-        labels, token_ids = inputs.pop("next_sentence_labels"), inputs.pop("token_ids")
+        labels = inputs.pop("next_sentence_labels")
+        token_ids = inputs.pop("token_ids")
         masked = self._masked(epoch, step, token_ids, inputs["text_numbers"])
-        return *with_masks(inputs, labels, *masked), tf.cast(inputs["text_numbers"][:, 0] > 0, tf.float32)
+        inputs, targets = _with_masks(inputs, labels, masked)
+        return inputs, targets, tf.cast(inputs["text_numbers"][:, 0] > 0, tf.float32)
 
 
-def with_masks(inputs, next_sentence_labels, token_ids, positions, labels, weights):
-    """Returns inputs and targets of the pre-trainer, from the result of `Records._masked`."""
-    targets = {"mask_labels": labels, "mask_weights": weights, "next_sentence_labels": next_sentence_labels}
-    return {"token_ids": token_ids, **inputs, "mask_positions": positions}, targets
+class MaskedTokens(NamedTuple):
+    """A batch of ids with masks, and what is predicted: `(batch, predictions)` but for the ids."""
+
+    token_ids: Any  # `(batch, length)`.
+    positions: Any
+    labels: Any  # The right ids.
+    weights: Any  # 0 for padding.
+
+
+def _with_masks(inputs, next_sentence_labels, masked):
+    """Returns inputs and targets of the pre-trainer, of other inputs and the `MaskedTokens`."""
+    all_inputs = {"token_ids": masked.token_ids}
+    all_inputs.update(inputs)
+    all_inputs["mask_positions"] = masked.positions
+    targets = {
+        "mask_labels": masked.labels,
+        "mask_weights": masked.weights,
+        "next_sentence_labels": next_sentence_labels,
+    }
+    return all_inputs, targets
 
 
 @tf.autograph.experimental.do_not_convert
-def _shuffled(seed, number, records):
-    seed = tf.random.experimental.stateless_fold_in(seed, number)
+def _shuffled(epoch_seed, number, records):
+    """Returns some records in another order, a function of the seed of the epoch and their number."""
+    seed = tf.random.experimental.stateless_fold_in(epoch_seed, number)
     return tf.random.experimental.stateless_shuffle(records, seed)
 
 
 def _left_to_right(ids, mask):
-    """Uses each token as the label of the previous position in its text."""
-    positions = tf.broadcast_to(tf.range(ids.shape[1] - 1), [tf.shape(ids)[0], ids.shape[1] - 1])
-    return ids, positions, ids[:, 1:], tf.cast((mask[:, 1:] > 0) & (mask[:, 1:] == mask[:, :-1]), tf.float32)
+    """Returns `MaskedTokens` with each token as the label of the previous position in its text."""
+    last = ids.shape[1] - 1
+    is_in_text = (mask[:, 1:] > 0) & (mask[:, 1:] == mask[:, :-1])
+    return MaskedTokens(
+        token_ids=ids,
+        positions=tf.broadcast_to(tf.range(last), [tf.shape(ids)[0], last]),
+        labels=ids[:, 1:],
+        weights=tf.cast(is_in_text, tf.float32),
+    )
 
 
 @tf.autograph.experimental.do_not_convert
 def read_records(path):
-    packed = tf.where(tf.strings.regex_full_match(path, r".*\.gz"), "GZIP", "")
-    return tf.data.TFRecordDataset(path, compression_type=packed)
+    """Returns the dataset of the serialized records of a file."""
+    compression = tf.where(tf.strings.regex_full_match(path, r".*\.gz"), "GZIP", "")
+    return tf.data.TFRecordDataset(path, compression_type=compression)
 
 
 def sequence_length(source):
     """Returns the sequence length of the first record of a source."""
-    return _look(find_records(source)[0][0])["input_ids"].shape[0]
+    paths, _ = find_records(source)
+    return _record_features(paths[0])["input_ids"].shape[0]
 
 
-def _look(path):
+def _check_alike(paths, features, source):
+    """Raises unless the records of all files have the features of the first one."""
+    for path in paths[1:]:
+        if _record_features(path) != features:
+            raise ValueError(
+                f"{path}: the records differ in features or length from those of {paths[0]}. Expected "
+                f"records of one kind. Received: source={source!r}"
+            )
+
+
+def _record_features(path):
     """Returns the features of the first record, as expected by `tf.io.parse_example`."""
     try:
         (record,) = read_records(path).take(1).as_numpy_iterator()
         record_features = tf.train.Example.FromString(record).features.feature
     except Exception as error:
-        reason = _plain(error) or "no record at its start"
+        reason = _without_operation(error) or "no record at its start"
         raise ValueError(
             f"{path}: not a file of `tf.train.Example` records, which create_pretraining_data makes ({reason})"
         ) from None
-    names = ["input_ids", "input_mask", "segment_ids", "next_sentence_labels"]
-    if lacking := set(names) - set(record_features):
+    lacking = set(_FEATURES) - set(record_features)
+    if lacking:
         raise ValueError(
             f"{path}: the records lack {', '.join(sorted(lacking))}. Received: {', '.join(sorted(record_features))}"
         )
-    names += _MASKS[:2] if _MASKS[0] in record_features else []
-    features = {name: tf.io.FixedLenFeature([len(record_features[name].int64_list.value)], tf.int64) for name in names}
-    if _MASKS[0] in features:
-        features[_MASKS[2]] = tf.io.FixedLenFeature(features[_MASKS[1]].shape, tf.float32)
+    names = list(_FEATURES)
+    has_masks = _POSITIONS in record_features
+    if has_masks:
+        names += [_POSITIONS, _LABELS]
+    features = {}
+    for name in names:
+        size = len(record_features[name].int64_list.value)
+        features[name] = tf.io.FixedLenFeature([size], tf.int64)
+    if has_masks:
+        features[_WEIGHTS] = tf.io.FixedLenFeature(features[_LABELS].shape, tf.float32)
     return features
 
 
-def _count(path):
+def _count_records(path):
     """Counts the records of a file; only compressed files are read completely."""
     if path.endswith(".gz"):
-        for _ in lines.lines(pathlib.Path(path), longest=2**20):
-            pass  # Detects truncated archives, which TensorFlow treats as complete.
-        try:
-            return sum(1 for _ in read_records(path))
-        except tf.errors.DataLossError as error:
-            raise ValueError(f"{path}: is damaged ({_plain(error)}). Copy the file again") from None
-    count = place = 0
-    with open(path, "rb") as file:  # TensorFlow treats a file that ends in a header as complete.
+        return _count_compressed_records(path)
+    count = 0
+    place = 0
+    with open(path, "rb") as file:
         size = file.seek(0, 2)
         while place < size:
             file.seek(place)
             header = file.read(_HEADER)
-            length = struct.unpack_from("<Q", header)[0] if len(header) == _HEADER else size
-            place += _HEADER + length + _FOOTER
+            if len(header) < _HEADER:  # TensorFlow treats a file that ends in a header as complete.
+                place = size + 1
+            else:
+                (length,) = struct.unpack_from("<Q", header)
+                place += _HEADER + length + _FOOTER
             if place > size:
                 raise ValueError(f"{path}: the record after {count:,} complete ones is truncated. Copy the file again")
             count += 1
     return count
 
 
+def _count_compressed_records(path):
+    """Counts the records of a compressed file, which is read as a whole."""
+    for _ in lines.lines(pathlib.Path(path), longest=2**20):
+        pass  # Detects truncated archives, which TensorFlow treats as complete.
+    count = 0
+    try:
+        for _ in read_records(path):
+            count += 1
+    except tf.errors.DataLossError as error:
+        raise ValueError(f"{path}: is damaged ({_without_operation(error)}). Copy the file again") from None
+    return count
+
+
 def find_damage(source):
     """Returns a message about the first damaged record of a source, or `None`."""
-    for path in find_records(source)[0]:
+    paths, _ = find_records(source)
+    for path in paths:
         count = 0
         try:
             for _ in read_records(path):
                 count += 1
         except tf.errors.DataLossError as error:
-            return f"{path}: the record after {count:,} complete ones is damaged ({_plain(error)})"
+            reason = _without_operation(error)
+            return f"{path}: the record after {count:,} complete ones is damaged ({reason})"
     return None
 
 
-def _plain(error):
+def _without_operation(error):
     """Returns TensorFlow's message without the name of the operation."""
     return re.sub(r"^\{\{.*?\}\} | \[Op:.*", "", str(error))

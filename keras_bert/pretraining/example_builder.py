@@ -3,16 +3,17 @@
 import collections
 import dataclasses
 import functools
-import itertools
 
 import numpy as np
 
 from keras_bert.checks import check_choice
 from keras_bert.corpus import documents
 from keras_bert.pretraining import sentence_pairs, token_store
+from keras_bert.pretraining.full_rows import pack_rows
 from keras_bert.pretraining.masking import Masker, Masking
+from keras_bert.pretraining.packed_examples import SpecialIds
+from keras_bert.pretraining.random_keys import uniforms
 from keras_bert.pretraining.record_files import serialize
-from keras_bert.pretraining.sentence_pairs import uniforms
 from keras_bert.text.bert_tokenizer import BertTokenizer
 from keras_bert.text.vocabulary import Vocabulary
 
@@ -54,8 +55,9 @@ class Settings:
 
     def __post_init__(self):
         for name, least in (("sequence_length", 8), ("duplicates", 1), ("seed", 0)):
-            if not isinstance(getattr(self, name), int) or getattr(self, name) < least:
-                raise ValueError(f"`{name}` must be at least {least}. Received: {name}={getattr(self, name)!r}")
+            value = getattr(self, name)
+            if not isinstance(value, int) or value < least:
+                raise ValueError(f"`{name}` must be at least {least}. Received: {name}={value!r}")
         if self.next_sentence and not self.special_tokens:
             raise ValueError("sentence pairs need `special_tokens=True`. Without, add `next_sentence=False`")
         if not 0 <= self.short_seq_prob <= 1:
@@ -70,42 +72,69 @@ class ExampleBuilder:
     """Builds examples; every method is a pure function of its arguments."""
 
     def __init__(self, vocabulary, settings):
-        self.vocabulary, self.settings = Vocabulary(vocabulary), settings
+        self.vocabulary = Vocabulary(vocabulary)
+        self.settings = settings
         self._tokenizer = _tokenizer(self.vocabulary, settings.lowercase, strip_accents=settings.strip_accents)
         self._is_continuation = np.array(self.vocabulary.is_continuation)
         self._unknown = self.vocabulary.id("[UNK]")
-        self._special = self.vocabulary.ids(["[CLS]", "[SEP]", "[PAD]"])
+        self._special = SpecialIds(*self.vocabulary.ids(["[CLS]", "[SEP]", "[PAD]"]))
         self._masker = Masker(self.vocabulary, settings.masking)
 
     def tokenize(self, ranges):
         """Tokenizes ranges of files, see `token_store.tokenize`."""
-        sentences = itertools.chain.from_iterable(
-            documents.read_documents(*part, self.settings.form, self.settings.field) for part in ranges
-        )
-        return token_store.tokenize(sentences, self._tokenizer, longest=(self.settings.sequence_length - 3) // 2)
+        longest = (self.settings.sequence_length - 3) // 2
+        return token_store.tokenize(self._sentences(ranges), self._tokenizer, longest=longest)
+
+    def _sentences(self, ranges):
+        """Yields the sentences of ranges of files, and `None` at the end of each document."""
+        form = self.settings.form
+        field = self.settings.field
+        for path, start, stop in ranges:
+            yield from documents.read_documents(path, start, stop, form, field)
 
     def plans(self, tokens, before, duplicate):
-        """Yields the `Plan`s of a shard, which is preceded by `before` documents of the corpus."""
-        options = self.settings.sequence_length - 3, self.settings.short_seq_prob, self._is_continuation
+        """Yields the `PairPlan`s of a shard, which is preceded by `before` documents of the corpus."""
         for stretch in token_store.stretches(tokens):
-            yield sentence_pairs.plan_pairs(tokens, stretch, before, *options, (self.settings.seed, duplicate))
+            yield sentence_pairs.plan_pairs(
+                tokens,
+                stretch,
+                before,
+                room=self.settings.sequence_length - 3,
+                short_seq_prob=self.settings.short_seq_prob,
+                is_continuation=self._is_continuation,
+                key=(self.settings.seed, duplicate),
+            )
 
     def pairs(self, tokens, plan, others, lengths):
-        """Returns the `Examples` of a plan, given the texts of its random B's."""
-        return sentence_pairs.pack_pairs(tokens, plan, others, lengths, self.settings.sequence_length, self._special)
+        """Returns the `PackedExamples` of a plan, given the texts of its random B's."""
+        return sentence_pairs.pack_pairs(
+            tokens,
+            plan,
+            others,
+            lengths,
+            length=self.settings.sequence_length,
+            special=self._special,
+        )
 
     def rows(self, tokens, shard, duplicate):
-        """Returns an iterator of the `Examples` of a shard without next sentence prediction."""
-        length, key = self.settings.sequence_length, (self.settings.seed, duplicate, shard)
-        special_tokens = self.settings.special_tokens
-        cut = (length - 2 * special_tokens) * duplicate // self.settings.duplicates
-        stretches = token_store.stretches(tokens)
-        return sentence_pairs.pack_rows(tokens, stretches, length, self._special, key, cut, special_tokens)
+        """Returns an iterator of the `PackedExamples` of a shard without next sentence prediction."""
+        length = self.settings.sequence_length
+        room = length - 2 if self.settings.special_tokens else length
+        return pack_rows(
+            tokens,
+            token_store.stretches(tokens),
+            length=length,
+            special=self._special,
+            key=(self.settings.seed, duplicate, shard),
+            cut=room * duplicate // self.settings.duplicates,
+            special_tokens=self.settings.special_tokens,
+        )
 
     def serialize(self, examples):
-        """Returns shuffled records of `Examples`, and a `Counter` of their statistics for the manifest."""
+        """Returns shuffled records of `PackedExamples`, and a `Counter` of their statistics for the manifest."""
         order = np.argsort(examples.keys)
-        lengths, place = examples.lengths[order, None], np.arange(self.settings.sequence_length)
+        lengths = examples.lengths[order, None]
+        place = np.arange(self.settings.sequence_length)
         real = place < lengths
         features = {
             "input_ids": examples.token_ids[order],
@@ -113,34 +142,41 @@ class ExampleBuilder:
             "segment_ids": real & (place >= examples.first[order, None]),
             "next_sentence_labels": examples.is_random[order, None],
         }
-        bins = (lengths[:, 0] - 1) * LENGTH_BINS // self.settings.sequence_length
-        counts = collections.Counter(f"length_{bin}" for bin in bins.tolist())
+        counts = self._count(examples)
+        if self.settings.static:
+            masked = self._masked(features["input_ids"], examples.keys[order])
+            counts.update(self._count_masks(masked))
+            features["input_ids"] = masked["token_ids"]
+            features["masked_lm_positions"] = masked["positions"]
+            features["masked_lm_ids"] = masked["labels"]
+            features["masked_lm_weights"] = masked["weights"]
+        return serialize(features), counts
+
+    def _count(self, examples):
+        """Returns a `Counter` of the statistics of `PackedExamples`."""
+        bins = (examples.lengths - 1) * LENGTH_BINS // self.settings.sequence_length
+        counts = collections.Counter(f"length_{number}" for number in bins.tolist())
         counts.update(
-            examples=len(order),
-            tokens=int(lengths.sum()),
+            examples=len(examples.lengths),
+            tokens=int(examples.lengths.sum()),
             truncated=examples.truncated,
             random=int(examples.is_random.sum()),
             unknown=int((examples.token_ids == self._unknown).sum()),
         )
-        if self.settings.static:
-            masked = self._masked(features["input_ids"], examples.keys[order])
-            counts.update(self._count_masks(features["input_ids"], masked))
-            features |= {
-                "input_ids": masked["token_ids"],
-                "masked_lm_positions": masked["positions"],
-                "masked_lm_ids": masked["labels"],
-                "masked_lm_weights": masked["weights"],
-            }
-        return serialize(features), counts
+        return counts
 
     def _masked(self, token_ids, keys):
-        noise, first = {}, sentence_pairs.MASKING
-        for name, (_, count) in self._masker.noise_shapes(len(keys), self.settings.sequence_length).items():
+        """Returns what the `Masker` makes of ids, with noise that follows from the keys."""
+        noise = {}
+        first = sentence_pairs.MASKING
+        shapes = self._masker.noise_shapes(len(keys), self.settings.sequence_length)
+        for name, (_, count) in shapes.items():
             noise[name] = uniforms(keys, count, first, np.float32)
             first += count
         return self._masker(token_ids, noise)
 
-    def _count_masks(self, token_ids, masked):
+    def _count_masks(self, masked):
+        """Returns the numbers of predictions, of those replaced by `[MASK]`, and of those that stay."""
         real = masked["weights"] > 0
         now = np.take_along_axis(masked["token_ids"], masked["positions"], 1)[real]
         is_mask = now == self.vocabulary.id("[MASK]")

@@ -14,35 +14,51 @@ def describe(source, count, vocabulary=None):
     Predicted tokens are in brackets: `[MASK for house]`, `[tree for house]`, `[house itself]`.
     """
     records = Records(source, vocabulary, batch_size=1, shuffle=False, limit=count)
-    examples = [_describe(records.vocabulary.pieces, inputs, targets) for inputs, targets, _ in records.dataset()]
-    return "\n\n".join(f"example {number}: {text}" for number, text in enumerate(examples, 1))
+    examples = []
+    for number, (inputs, targets, _) in enumerate(records.dataset(), 1):
+        text = _describe(records.vocabulary.pieces, inputs, targets)
+        examples.append(f"example {number}: {text}")
+    return "\n\n".join(examples)
 
 
 def _describe(pieces, inputs, targets):
-    inputs, targets = ({name: value[0].numpy() for name, value in part.items()} for part in (inputs, targets))
-    length, weights = inputs["padding_mask"].sum(), targets["mask_weights"] > 0
-    labels = dict(zip(inputs["mask_positions"][weights].tolist(), targets["mask_labels"][weights], strict=True))
-    shown = [
-        _show(pieces[piece], pieces[labels[place]] if place in labels else None)
-        for place, piece in enumerate(inputs["token_ids"][:length])
-    ]
-    first = int((inputs["segment_ids"][:length] == 0).sum())
-    head = f"{length} of {len(inputs['token_ids'])} tokens, {weights.sum()} predicted"
+    """Returns the example of a batch of one as text."""
+    token_ids = inputs["token_ids"][0].numpy()
+    segments = inputs["segment_ids"][0].numpy()
+    length = inputs["padding_mask"][0].numpy().sum()
+    is_predicted = targets["mask_weights"][0].numpy() > 0
+    positions = inputs["mask_positions"][0].numpy()[is_predicted].tolist()
+    labels = dict(zip(positions, targets["mask_labels"][0].numpy()[is_predicted], strict=True))
+    shown = []
+    for place, piece in enumerate(token_ids[:length]):
+        label = pieces[labels[place]] if place in labels else None
+        shown.append(_show(pieces[piece], label))
+    first = int((segments[:length] == 0).sum())
+    head = f"{length} of {len(token_ids)} tokens, {is_predicted.sum()} predicted"
     if first == length:
         return f"{head}\n  {join(shown)}"
-    kind = "B is random" if targets["next_sentence_labels"] else "B follows A"
-    return f"{head}, {kind}\n  A: {join(shown[:first])}\n  B: {join(shown[first:])}"
+    relation = "B is random" if targets["next_sentence_labels"][0].numpy() else "B follows A"
+    return f"{head}, {relation}\n  A: {join(shown[:first])}\n  B: {join(shown[first:])}"
 
 
 def _show(piece, label):
+    """Returns a piece as text, in brackets if its label is predicted."""
     if label is None:
         return piece
-    return f"[{piece} itself]" if piece == label else f"[{piece.strip('[]')} for {label}]"
+    if piece == label:
+        return f"[{piece} itself]"
+    return f"[{piece.strip('[]')} for {label}]"
 
 
 def join(shown):
     """Joins WordPieces to a text."""
-    return "".join(piece[2:] if piece.startswith("##") else f" {piece}" for piece in shown).strip()
+    text = ""
+    for piece in shown:
+        if piece.startswith("##"):
+            text += piece[2:]
+        else:
+            text += f" {piece}"
+    return text.strip()
 
 
 def sample_fills(predict, records, count=12, around=12, guesses=3):
@@ -53,8 +69,8 @@ def sample_fills(predict, records, count=12, around=12, guesses=3):
     """
     inputs, targets = _examples(records, count)
     pieces = records.vocabulary.pieces
-    masked = np.take_along_axis(inputs["token_ids"], inputs["mask_positions"], 1) == pieces.index("[MASK]")
-    masked &= targets["mask_weights"] > 0
+    at_positions = np.take_along_axis(inputs["token_ids"], inputs["mask_positions"], 1)
+    masked = (at_positions == pieces.index("[MASK]")) & (targets["mask_weights"] > 0)
     rows = np.flatnonzero(masked.any(1))
     logits = predict(inputs)["mlm_logits"] if len(rows) else None
     fills = []
@@ -76,23 +92,40 @@ def sample_fills(predict, records, count=12, around=12, guesses=3):
 
 def _examples(records, count):
     """Returns inputs and targets of `count` examples, at most one of every block of a file."""
-    batches = records.dataset().take(-(-count * _FILE_BLOCK // records.batch_size))
-    read = [(inputs, targets) for inputs, targets, _ in batches.as_numpy_iterator()]
-    rows = min(sum(len(targets["mask_labels"]) for _, targets in read), records.num_examples)
+    batch_count = -(-count * _FILE_BLOCK // records.batch_size)
+    inputs = []
+    targets = []
+    for batch_inputs, batch_targets, _ in records.dataset().take(batch_count).as_numpy_iterator():
+        inputs.append(batch_inputs)
+        targets.append(batch_targets)
+    read = sum(len(batch["mask_labels"]) for batch in targets)
+    rows = min(read, records.num_examples)
     chosen = np.unique(np.linspace(0, rows - 1, count).astype(int))
-    sides = zip(*read, strict=True)
-    return [{name: np.concatenate([part[name] for part in side])[chosen] for name in side[0]} for side in sides]
+    return _chosen_rows(inputs, chosen), _chosen_rows(targets, chosen)
+
+
+def _chosen_rows(batches, rows):
+    """Returns some rows of batches, dicts of arrays."""
+    chosen = {}
+    for name in batches[0]:
+        chosen[name] = np.concatenate([batch[name] for batch in batches])[rows]
+    return chosen
 
 
 def _context(inputs, row, place, around, pieces):
     """Returns the text before and after a token, up to [CLS] and [SEP]; `_` for other masks, `…` for omitted text."""
-    ids = inputs["token_ids"][row]
-    text = [pieces[piece].replace("[MASK]", "_") for piece in ids[: inputs["padding_mask"][row].sum()]]
+    length = inputs["padding_mask"][row].sum()
+    ids = inputs["token_ids"][row][:length]
+    text = [pieces[piece].replace("[MASK]", "_") for piece in ids]
     ends = [index for index, piece in enumerate(text) if piece in ("[CLS]", "[SEP]")]
     first = max((end for end in ends if end < place), default=-1) + 1
     last = min((end for end in ends if end > place), default=len(text))
-    before, after = text[first:place], text[place + 1 : last]
-    return (
-        ("… " if len(before) > around else "") + join(before[-around:]),
-        join(after[:around]) + (" …" if len(after) > around else ""),
-    )
+    before = text[first:place]
+    after = text[place + 1 : last]
+    text_before = join(before[-around:])
+    if len(before) > around:
+        text_before = f"… {text_before}"
+    text_after = join(after[:around])
+    if len(after) > around:
+        text_after += " …"
+    return text_before, text_after

@@ -39,9 +39,11 @@ class Masking:
                 f"`masked_lm_prob` must be between 0 and 1. Received: masked_lm_prob={self.masked_lm_prob}"
             )
         for name in ("max_predictions", "max_ngram"):
-            if getattr(self, name) is not None and getattr(self, name) < 1:
-                raise ValueError(f"`{name}` must be at least 1. Received: {name}={getattr(self, name)}")
-        if min(self.mask_share, self.random_share) < 0 or self.mask_share + self.random_share > 1 + 1e-6:
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise ValueError(f"`{name}` must be at least 1. Received: {name}={value}")
+        sum_of_shares = self.mask_share + self.random_share
+        if min(self.mask_share, self.random_share) < 0 or sum_of_shares > 1 + 1e-6:
             raise ValueError(
                 "`mask_share` and `random_share` must be at least 0, and their sum at most 1. "
                 f"Received: mask_share={self.mask_share}, random_share={self.random_share}"
@@ -61,9 +63,11 @@ class Masker:
     """
 
     def __init__(self, vocabulary, masking=None):
-        vocabulary, self.masking = Vocabulary(vocabulary), masking or Masking()
+        vocabulary = Vocabulary(vocabulary)
+        self.masking = masking or Masking()
         self._is_special = np.array([is_special(piece) for piece in vocabulary.pieces])
-        self._mask, self._pad = vocabulary.id("[MASK]"), vocabulary.id("[PAD]")
+        self._mask = vocabulary.id("[MASK]")
+        self._pad = vocabulary.id("[PAD]")
         # Differs from BERT: a random token is never special.
         self._ordinary = np.flatnonzero(~self._is_special).astype(np.int32)
         self._is_continuation = np.array(vocabulary.is_continuation)
@@ -71,7 +75,11 @@ class Masker:
     def noise_shapes(self, batch, length):
         """Returns the shapes of the noise for a batch."""
         predictions = self.masking.predictions(length)
-        shapes = {"order": [batch, length], "kind": [batch, predictions], "piece": [batch, predictions]}
+        shapes = {
+            "order": [batch, length],
+            "kind": [batch, predictions],
+            "piece": [batch, predictions],
+        }
         if self.masking.max_ngram > 1:
             shapes["ngram"] = [batch, length]
         return shapes
@@ -80,18 +88,28 @@ class Masker:
         length = token_ids.shape[1]
         predictions = self.masking.predictions(length)
         chosen = self._choose(token_ids, noise, predictions)
-        places = np.sort(np.where(chosen, np.arange(length, dtype=np.int32), length), axis=1)[:, :predictions]
-        places = np.pad(places, [(0, 0), (0, predictions - places.shape[1])], constant_values=length)
+        places = _sorted_places(chosen, predictions)
         real = places < length
         positions = np.where(real, places, 0)
         labels = np.where(real, np.take_along_axis(token_ids, positions, 1), 0)
-        share = self.masking.mask_share
-        random = self._ordinary[(noise["piece"] * np.float32(len(self._ordinary))).astype(np.int32)]
-        changed = np.where(noise["kind"] < share + self.masking.random_share, random, labels)
-        changed = np.where(noise["kind"] < share, np.int32(self._mask), changed)
+        changed = self._changed(labels, noise)
         masked = token_ids.copy()
-        masked[np.nonzero(real)[0], places[real]] = changed[real]
-        return {"token_ids": masked, "positions": positions, "labels": labels, "weights": real.astype(np.float32)}
+        rows, _ = np.nonzero(real)
+        masked[rows, places[real]] = changed[real]
+        return {
+            "token_ids": masked,
+            "positions": positions,
+            "labels": labels,
+            "weights": real.astype(np.float32),
+        }
+
+    def _changed(self, labels, noise):
+        """Returns what the predicted tokens become, `(batch, predictions)`: `[MASK]`, random tokens, or themselves."""
+        numbers = (noise["piece"] * np.float32(len(self._ordinary))).astype(np.int32)
+        random = self._ordinary[numbers]
+        share = self.masking.mask_share
+        changed = np.where(noise["kind"] < share + self.masking.random_share, random, labels)
+        return np.where(noise["kind"] < share, np.int32(self._mask), changed)
 
     def _choose(self, token_ids, noise, predictions):
         """Selects the positions to predict, bool `(batch, length)`."""
@@ -111,15 +129,19 @@ class Masker:
         follows = np.pad(ordinary, [(0, 0), (1, 0)])[:, :-1]
         begins = ordinary & ~(self._is_continuation[token_ids] & follows)
         ends = self._ends(begins, begins | ~ordinary, noise)
-        order = np.argsort(np.where(begins, noise["order"], 2), axis=1, kind="stable")
-        firsts, lasts = order, np.take_along_axis(ends, order, 1)
-        place, chosen, words = np.arange(token_ids.shape[1]), np.zeros_like(ordinary), begins.sum(1)
+        # The first and last position of each word, in random order; other positions come last.
+        firsts = np.argsort(np.where(begins, noise["order"], 2), axis=1, kind="stable")
+        lasts = np.take_along_axis(ends, firsts, 1)
+        words = begins.sum(1)
+        place = np.arange(token_ids.shape[1])
+        chosen = np.zeros_like(ordinary)
         left = most.copy()
         for rank in range(words.max(initial=0)):
             unfinished = (rank < words) & (left > 0)
             if not unfinished.any():
                 break
-            first, last = firsts[:, rank], lasts[:, rank]
+            first = firsts[:, rank]
+            last = lasts[:, rank]
             span = (place >= first[:, None]) & (place < last[:, None])
             fits = unfinished & (last - first <= left) & ~(span & chosen).any(1)
             chosen |= span & fits[:, None]
@@ -128,17 +150,19 @@ class Masker:
 
     def _ends(self, begins, stops, noise):
         """Returns the end of the n-gram that starts at each position, `(batch, length)`."""
-        length, longest = begins.shape[1], self.masking.max_ngram
+        length = begins.shape[1]
+        longest = self.masking.max_ngram
         # Index of the n-th stop after a position: the number of stops up to it, plus n - 1.
         passed = np.cumsum(stops, axis=1)
-        stops = np.sort(np.where(stops, np.arange(length), length), axis=1)
-        stops = np.pad(stops, [(0, 0), (0, longest)], constant_values=length)
-        begins = np.pad(begins, [(0, 0), (0, 1)])
-        ends = end = np.take_along_axis(stops, passed, 1)
+        places = np.sort(np.where(stops, np.arange(length), length), axis=1)
+        places = np.pad(places, [(0, 0), (0, longest)], constant_values=length)
+        begins_or_end = np.pad(begins, [(0, 0), (0, 1)])
+        end = np.take_along_axis(places, passed, 1)
+        ends = end
         runs = self._runs(noise)
         for number in range(1, longest):
-            is_continuation = np.take_along_axis(begins, end, 1) & (runs > number)
-            further = np.take_along_axis(stops, passed + number, 1)
+            is_continuation = np.take_along_axis(begins_or_end, end, 1) & (runs > number)
+            further = np.take_along_axis(places, passed + number, 1)
             end = np.where(is_continuation, further, length)
             ends = np.where(is_continuation, further, ends)
         return ends
@@ -150,3 +174,10 @@ class Masker:
         odds = np.cumsum(1 / np.arange(1, self.masking.max_ngram + 1))
         bounds = (odds / odds[-1]).astype(np.float32)
         return 1 + (noise["ngram"][..., None] >= bounds[:-1]).sum(-1)
+
+
+def _sorted_places(chosen, count):
+    """Returns the positions that are chosen in order, `(batch, count)`; the length stands for none."""
+    length = chosen.shape[1]
+    places = np.sort(np.where(chosen, np.arange(length, dtype=np.int32), length), axis=1)[:, :count]
+    return np.pad(places, [(0, 0), (0, count - places.shape[1])], constant_values=length)

@@ -31,7 +31,20 @@ def tokenize(sentences, tokenizer, longest: int):
     of the segments, and the numbers of segments in the block after which a document ends.
     """
     is_continuation = np.array(tokenizer.vocabulary.is_continuation)
-    batch, ends, size = [], [], 0
+    for batch, ends in _batches(sentences):
+        pieces = tokenizer(tf.constant(batch, tf.string))
+        ids = pieces.values.numpy()
+        sentence_lengths = pieces.row_lengths().numpy()
+        lengths, segment_counts = _segments(sentence_lengths, ids, longest, is_continuation)
+        segments_before = np.cumsum([0, *segment_counts])
+        yield ids, lengths, segments_before[ends]
+
+
+def _batches(sentences):
+    """Yields lists of sentences, and the numbers of sentences in the list after which a document ends."""
+    batch = []
+    ends = []
+    size = 0
     for sentence in sentences:
         if sentence is None:
             ends.append(len(batch))
@@ -39,52 +52,64 @@ def tokenize(sentences, tokenizer, longest: int):
         batch.append(sentence)
         size += len(sentence)
         if size >= _BATCH:
-            yield _encoded(batch, ends, tokenizer, longest, is_continuation)
-            batch, ends, size = [], [], 0
-    yield _encoded(batch, ends, tokenizer, longest, is_continuation)
+            yield batch, ends
+            batch = []
+            ends = []
+            size = 0
+    yield batch, ends
 
 
-def _encoded(batch, ends, tokenizer, longest, is_continuation):
-    pieces = tokenizer(tf.constant(batch, tf.string))
-    ids, lengths = pieces.values.numpy(), pieces.row_lengths().numpy()
-    lengths, parts = _cut(lengths, ids, longest, is_continuation)
-    return ids, lengths, np.cumsum([0, *parts])[ends]
-
-
-def _cut(lengths, ids, longest, is_continuation):
-    """Returns the lengths of the segments, and the number of segments of each sentence."""
+def _segments(lengths, ids, longest, is_continuation):
+    """Returns the lengths of the segments of sentences, and the number of segments of each sentence."""
     if lengths.max(initial=0) <= longest:
         return lengths[lengths > 0], (lengths > 0).astype(int)
-    segments, parts, begin = [], [], 0
+    segments = []
+    counts = []
+    end = 0
     for length in lengths.tolist():
-        before, end = len(segments), begin + length
+        begin = end
+        end = begin + length
+        own = []
         # Differs from BERT: no part of a long sentence is lost.
         while end - begin > longest:
+            # The last word that starts within the next segment starts the one after it.
             words = np.flatnonzero(~is_continuation[ids[begin + 1 : begin + longest + 1]])
             step = int(words[-1]) + 1 if words.size else longest
-            segments.append(step)
+            own.append(step)
             begin += step
         if end > begin:
-            segments.append(end - begin)
-        parts.append(len(segments) - before)
-        begin = end
-    return np.array(segments), parts
+            own.append(end - begin)
+        segments.extend(own)
+        counts.append(len(own))
+    return np.array(segments), counts
 
 
 def collect(blocks):
     """Collects all blocks of `tokenize` into `Tokens`, in memory."""
-    return Tokens(*map(np.concatenate, zip(*_placed(blocks), strict=True)))
+    parts = list(_placed(blocks))
+    return Tokens(
+        ids=np.concatenate([part.ids for part in parts]),
+        segments=np.concatenate([part.segments for part in parts]),
+        documents=np.concatenate([part.documents for part in parts]),
+    )
 
 
 def _placed(blocks):
     """Yields the part of `Tokens` that each block of `tokenize` adds, without empty documents."""
-    pieces = segments = last = 0  # `last` is the end of the last document.
-    yield Tokens(np.zeros(0, np.int32), np.zeros(1, np.int64), np.zeros(1, np.int64))
+    first_end = np.zeros(1, np.int64)
+    yield Tokens(ids=np.zeros(0, np.int32), segments=first_end, documents=first_end)
+    piece_count = 0
+    segment_count = 0
+    last_end = 0  # Of a document.
     for ids, lengths, ends in blocks:
-        documents = np.unique(segments + np.asarray(ends, np.int64))
-        part = Tokens(ids, pieces + np.cumsum(lengths, dtype=np.int64), documents[documents > last])
-        yield part
-        pieces, segments, last = pieces + len(ids), segments + len(lengths), max([last, *part.documents.tolist()])
+        document_ends = np.unique(segment_count + np.asarray(ends, np.int64))
+        document_ends = document_ends[document_ends > last_end]
+        segment_ends = piece_count + np.cumsum(lengths, dtype=np.int64)
+        yield Tokens(ids=ids, segments=segment_ends, documents=document_ends)
+        piece_count += len(ids)
+        segment_count += len(lengths)
+        if len(document_ends):
+            last_end = int(document_ends[-1])
 
 
 class Shard:
@@ -101,10 +126,13 @@ class Shard:
         """Writes the blocks of `tokenize`. The counts are written last and mark the shard as complete."""
         counts = {"documents": -1, "segments": -1, "pieces": 0}  # The first two files begin with a 0.
         with contextlib.ExitStack() as stack:
-            files = [stack.enter_context(open(self._file(name), "wb")) for name in Tokens._fields]
+            files = {}
+            for name in Tokens._fields:
+                files[name] = stack.enter_context(open(self._file(name), "wb"))
             for part in _placed(blocks):
-                for file, values in zip(files, part._replace(ids=part.ids.astype(self._dtype)), strict=True):
-                    file.write(values.tobytes())
+                files["ids"].write(part.ids.astype(self._dtype).tobytes())
+                files["segments"].write(part.segments.tobytes())
+                files["documents"].write(part.documents.tobytes())
                 counts["documents"] += len(part.documents)
                 counts["segments"] += len(part.segments)
                 counts["pieces"] += len(part.ids)
@@ -117,19 +145,28 @@ class Shard:
 
     def read(self):
         """Returns the memory-mapped `Tokens`."""
-        names = {"ids": self._dtype, "segments": np.int64, "documents": np.int64}
-        return Tokens(*(_mapped(self._file(name), dtype) for name, dtype in names.items()))
+        return Tokens(
+            ids=_mapped(self._file("ids"), self._dtype),
+            segments=_mapped(self._file("segments"), np.int64),
+            documents=_mapped(self._file("documents"), np.int64),
+        )
 
 
 def _mapped(path, dtype):
-    # NumPy cannot map empty files. Indexing a `memmap` is slower than indexing an array that wraps it.
-    return np.asarray(np.memmap(path, dtype, "r")) if path.stat().st_size else np.zeros(0, dtype)
+    """Returns the memory-mapped array of a file."""
+    if not path.stat().st_size:
+        return np.zeros(0, dtype)  # NumPy cannot map empty files.
+    # Indexing a `memmap` is slower than indexing an array that wraps it.
+    return np.asarray(np.memmap(path, dtype, "r"))
 
 
 def stretches(tokens):
     """Yields the parts of `Tokens` to plan at a time: lists of `(document, first segment, last segment + 1)`."""
     # Only documents of more than `BLOCK` tokens are split, at positions that depend only on the document.
-    stretch, size, first, begin = [], 0, 0, 0
+    stretch = []
+    size = 0
+    first = 0  # The first segment of the document that is not in a stretch yet, and where it starts in the ids.
+    begin = 0
     for document, last in enumerate(tokens.documents[1:].tolist()):
         end = int(tokens.segments[last])
         while end - begin > BLOCK:
@@ -137,14 +174,18 @@ def stretches(tokens):
             if cut >= last:
                 break
             yield [*stretch, (document, first, cut)]
-            stretch, size = [], 0
-            first, begin = cut, int(tokens.segments[cut])
+            stretch = []
+            size = 0
+            first = cut
+            begin = int(tokens.segments[cut])
         stretch.append((document, first, last))
         size += end - begin
         if size >= BLOCK:
             yield stretch
-            stretch, size = [], 0
-        first, begin = last, end
+            stretch = []
+            size = 0
+        first = last
+        begin = end
     if stretch:
         yield stretch
 
@@ -155,15 +196,18 @@ def following(tokens, documents, draws, pieces):
     For each text: the index of its document; a number in [0, 1), the relative position of its first segment; the
     minimum number of tokens, `pieces`, fewer at the end of a document.
     """
-    first, last = tokens.documents[documents], tokens.documents[documents + 1]
-    first = first + (draws * (last - first)).astype(np.int64)
+    document_start = tokens.documents[documents]
+    document_end = tokens.documents[documents + 1]
+    first = document_start + (draws * (document_end - document_start)).astype(np.int64)
     begin = tokens.segments[first]
-    end = np.searchsorted(tokens.segments, begin + np.maximum(pieces, 1))
-    lengths = tokens.segments[np.minimum(end, last)] - begin
+    last = np.searchsorted(tokens.segments, begin + np.maximum(pieces, 1))
+    end = tokens.segments[np.minimum(last, document_end)]
+    lengths = end - begin
     return tokens.ids[spans(begin, lengths)], lengths
 
 
 def spans(begins, lengths):
     """Returns the concatenated ranges of `lengths` integers starting at `begins`."""
     ends = np.cumsum(lengths)
-    return np.arange(ends[-1] if len(ends) else 0) + np.repeat(begins - ends + lengths, lengths)
+    count = ends[-1] if len(ends) else 0
+    return np.arange(count) + np.repeat(begins - ends + lengths, lengths)

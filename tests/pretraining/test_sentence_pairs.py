@@ -10,7 +10,9 @@ import pytest
 from scipy import stats
 
 from keras_bert.pretraining import token_store
-from keras_bert.pretraining.sentence_pairs import choose_others, make_keys, pack_pairs, pack_rows, plan_pairs, uniforms
+from keras_bert.pretraining.full_rows import pack_rows
+from keras_bert.pretraining.random_keys import make_keys, uniforms
+from keras_bert.pretraining.sentence_pairs import choose_others, pack_pairs, plan_pairs
 from keras_bert.pretraining.token_store import Tokens, following, stretches
 from tests.pretraining import numbered
 from tests.pretraining.numbered import CLS, FIRST, PAD, SEP, Numbered, random_documents

@@ -8,7 +8,7 @@ import pytest
 from scipy import stats
 
 from keras_bert.pretraining import token_store
-from keras_bert.pretraining.sentence_pairs import make_keys, uniforms
+from keras_bert.pretraining.random_keys import make_keys, uniforms
 from keras_bert.pretraining.token_store import Shard, Tokens, collect, following, stretches, tokenize
 from keras_bert.text.bert_tokenizer import BertTokenizer
 
