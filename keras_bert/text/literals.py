@@ -75,7 +75,8 @@ class Literals:
         if self._is_single is not None:
             split = self._without_parts_of_words(texts, split)
         is_token = split.is_token
-        found = Parts(
+        rows = split.parts.value_rowids()
+        parts = Parts(
             split.parts.row_splits,
             rest=tf.where(is_token, "", split.parts.values),
             is_token=is_token,
@@ -83,18 +84,17 @@ class Literals:
             starts=split.starts.values,
             ends=split.ends.values,
         )
-        rows = split.parts.value_rowids()
         if self._strips_after is not None:
-            strips = is_token & tf.gather(self._strips_after, split.place)
-            found = _with_space_after(found, rows, strips)
+            takes_space = is_token & tf.gather(self._strips_after, split.place)
+            parts = _with_space_after(parts, rows, takes_space)
         if self._strips_before is not None:
-            strips = is_token & tf.gather(self._strips_before, split.place)
-            found = _with_space_before(found, rows, strips)
+            takes_space = is_token & tf.gather(self._strips_before, split.place)
+            parts = _with_space_before(parts, rows, takes_space)
         if self._trim:
-            starts = tf.where(is_token, split.starts.values, found.starts)
-            ends = tf.where(is_token, split.ends.values, found.ends)
-            found = found._replace(starts=starts, ends=ends)
-        return found
+            starts = tf.where(is_token, split.starts.values, parts.starts)
+            ends = tf.where(is_token, split.ends.values, parts.ends)
+            parts = parts._replace(starts=starts, ends=ends)
+        return parts
 
     def _split(self, texts):
         """Splits texts at all literals, also at parts of words."""
@@ -152,29 +152,29 @@ def _flags(name, tokens, order):
     return tf.gather(tf.constant(has_flag), order)
 
 
-def _with_space_before(parts, rows, strips):
-    """Returns `Parts` in which the tokens of `strips` have the white space at the end of the part before them."""
+def _with_space_before(parts, rows, takes_space):
+    """Returns `Parts` in which some tokens have the white space at the end of the part before them."""
     is_in_same_text = rows[1:] == rows[:-1]
-    gives = tf.concat([strips[1:] & is_in_same_text, tf.zeros_like(strips[:1])], 0)  # To the part after it.
-    rest = tf.where(gives, tf.strings.regex_replace(parts.rest, f"[{WHITE_SPACE}]+$", ""), parts.rest)
-    space = _shorter(parts, rest)
-    taken = tf.concat([tf.zeros_like(space[:1]), space[:-1]], 0)
-    return parts._replace(rest=rest, starts=parts.starts - taken, ends=parts.ends - space)
+    gives_space = tf.concat([takes_space[1:] & is_in_same_text, tf.zeros_like(takes_space[:1])], 0)
+    rest, given = _without_space(parts, gives_space, f"[{WHITE_SPACE}]+$")
+    taken = tf.concat([tf.zeros_like(given[:1]), given[:-1]], 0)
+    return parts._replace(rest=rest, starts=parts.starts - taken, ends=parts.ends - given)
 
 
-def _with_space_after(parts, rows, strips):
-    """The mirror image: the tokens of `strips` have the white space at the start of the part after them."""
+def _with_space_after(parts, rows, takes_space):
+    """The mirror image: some tokens have the white space at the start of the part after them."""
     is_in_same_text = rows[1:] == rows[:-1]
-    gives = tf.concat([tf.zeros_like(strips[:1]), strips[:-1] & is_in_same_text], 0)  # To the part before it.
-    rest = tf.where(gives, tf.strings.regex_replace(parts.rest, f"^[{WHITE_SPACE}]+", ""), parts.rest)
-    space = _shorter(parts, rest)
-    taken = tf.concat([space[1:], tf.zeros_like(space[:1])], 0)
-    return parts._replace(rest=rest, starts=parts.starts + space, ends=parts.ends + taken)
+    gives_space = tf.concat([tf.zeros_like(takes_space[:1]), takes_space[:-1] & is_in_same_text], 0)
+    rest, given = _without_space(parts, gives_space, f"^[{WHITE_SPACE}]+")
+    taken = tf.concat([given[1:], tf.zeros_like(given[:1])], 0)
+    return parts._replace(rest=rest, starts=parts.starts + given, ends=parts.ends + taken)
 
 
-def _shorter(parts, rest):
-    """Returns by how many bytes the parts are longer than `rest`."""
-    return tf.cast(tf.strings.length(parts.rest) - tf.strings.length(rest), parts.starts.dtype)
+def _without_space(parts, gives_space, pattern):
+    """Returns the strings of parts, some of them without the white space of a pattern, and its number of bytes."""
+    rest = tf.where(gives_space, tf.strings.regex_replace(parts.rest, pattern, ""), parts.rest)
+    given = tf.strings.length(parts.rest) - tf.strings.length(rest)
+    return rest, tf.cast(given, parts.starts.dtype)
 
 
 def join(parts, ids, *offsets):

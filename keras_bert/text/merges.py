@@ -71,11 +71,11 @@ def are_those_of_pieces(merges):
         for part in (merge.left, merge.right):
             if len(part) > 1 and (part not in made or made[part].rank > merge.rank):
                 return False
-    return all(_meets(merge, made) for merge in merges)
+    return all(_is_complete_before_others(merge, made) for merge in merges)
 
 
-def _meets(merge, made):
-    """Returns whether no join across the boundary of a pair comes before the pair is complete.
+def _is_complete_before_others(merge, made):
+    """Returns whether a pair is complete before any join across its boundary.
 
     The piece at the end of the left part, and that at the start of the right one, grow until they are these parts.
     `made` has the merges by their results.

@@ -97,33 +97,36 @@ class TokenizerConfig:
 
         Those of the names `left_out` are none.
         """
-        special = self._special_tokens()
-        by_id = self._tokens_by_id(special)
+        named = self._special_tokens()
+        by_id = self._tokens_by_id(named)
         contents = {index: entry["content"] for index, entry in by_id.items()}
         file = SETTINGS if self.has_added_tokens else ADDED
         extended = _extended(pieces, contents, self.path.parent / file)
         present = set(extended)
-        extended.extend(content for content in special if content not in present)
+        extended.extend(content for content in named if content not in present)
 
-        entries_to_add = list(by_id.values())
-        named = set(contents.values())
-        entries_to_add.extend(entry for content, entry in special.items() if content not in named)
-        replaced = named if self.has_added_tokens else set()
-        added = [token for token in added_tokens if token.content not in replaced]
+        with_id = set(contents.values())
+        entries_of_files = list(by_id.values())
+        entries_of_files.extend(entry for content, entry in named.items() if content not in with_id)
+        added = list(added_tokens)
+        if self.has_added_tokens:  # Which replace those of the vocabulary's file.
+            added = [token for token in added_tokens if token.content not in with_id]
         known = set(pieces)
         others = {*left_out, *(token.content for token in added)}
-        added.extend(added_token(entry, known) for entry in entries_to_add if entry["content"] not in others)
+        for entry in entries_of_files:
+            if entry["content"] not in others:
+                added.append(added_token(entry, known))
         return extended, added
 
-    def _tokens_by_id(self, special):
-        """Returns the entries of the added tokens by id; `special` are those that are special in the older file."""
+    def _tokens_by_id(self, named):
+        """Returns the entries of the added tokens by id; in the older file, those of `named` contents are special."""
         by_id = {}
         if self.has_added_tokens:
             for index, entry in (self.settings[DECODER] or {}).items():
                 by_id[int(index)] = entry
         else:
             for content, index in self.older_added_tokens.items():
-                by_id[index] = {"content": content, "special": content in special}
+                by_id[index] = {"content": content, "special": content in named}
         return by_id
 
     def with_flags(self, tokens):
