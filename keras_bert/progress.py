@@ -31,6 +31,7 @@ _PLAIN = logging.Formatter()  # `logging.basicConfig` would replace that of the 
 
 @contextlib.contextmanager
 def _within(blocks):
+    """Adds a block to a list while it runs."""
     blocks.append(True)
     try:
         yield
@@ -45,7 +46,8 @@ def hidden():
 
 def is_live(stream):
     """Whether a line can be written again: on a terminal, and in the cells of a notebook."""
-    return getattr(stream, "isatty", bool)() or type(stream).__module__.startswith("ipykernel.")
+    is_terminal = hasattr(stream, "isatty") and stream.isatty()
+    return is_terminal or type(stream).__module__.startswith("ipykernel.")
 
 
 class Progress:
@@ -59,29 +61,49 @@ class Progress:
     """
 
     def __init__(self, run=1, runs=1, rest=0.0, resumed=False, stream=None):
-        self._run, self._runs, self._rest, self._stream = run, runs, rest, stream or sys.stderr
+        self._run = run
+        self._runs = runs
+        self._rest = rest
         self._resumed = resumed and run > 1
-        self._total = self._per_epoch = None
+        self._stream = stream or sys.stderr
+        self._total = None
+        self._per_epoch = None
         self._line = None  # The line starts after the first steps, so that its rate excludes tracing.
-        self._numbers = self._rates = {}
+        self._numbers = {}
+        self._rates = {}
 
     def begin(self, step, total, finished=False, per_epoch=None, extended=False):
         """Starts a run of `total` steps, `per_epoch` in each epoch; reports where an earlier run continues."""
-        self._total, self._per_epoch, self._line = total, per_epoch, None
-        place = f"resumes at step {step:,} of {total:,}" if step else "starts"
-        place = f"is extended from step {step:,} to {total:,}" if extended else place
-        place = f"has finished training at step {step:,}" if finished else place
+        self._total = total
+        self._per_epoch = per_epoch
+        self._line = None
+        if finished:
+            place = f"has finished training at step {step:,}"
+        elif extended:
+            place = f"is extended from step {step:,} to {total:,}"
+        elif step:
+            place = f"resumes at step {step:,} of {total:,}"
+        else:
+            place = "starts"
         if self._resumed:
             self.say(f"{self._run - 1} of {self._runs} runs are finished; run {self._run} {place}")
         elif step:
-            self.say(f"{f'run {self._run}' if self._runs > 1 else 'the run'} {place}")
+            name = f"run {self._run}" if self._runs > 1 else "the run"
+            self.say(f"{name} {place}")
         self._resumed = False  # Said once, also if the run has several stages.
 
     def show(self, step, numbers, rates):
         """Updates the line, if it is due, with a dict of numbers and a dict of rates per second."""
-        self._numbers, self._rates = numbers, rates
+        self._numbers = numbers
+        self._rates = rates
         if self._line is None:
-            self._line = _Line(self._compose, self._stream, total=self._total, initial=step, smoothing=0.1)
+            self._line = _Line(
+                self._compose,
+                self._stream,
+                total=self._total,
+                initial=step,
+                smoothing=0.1,
+            )
         self._line.update(step - self._line.n)
 
     def say(self, line):
@@ -94,11 +116,14 @@ class Progress:
 
     def evaluated(self, step, results):
         """Writes a permanent line with the results of an evaluation."""
-        numbers = ", ".join(f"{_plain(name)} {_result(name, value)}" for name, value in results.items())
+        numbers = []
+        for name, value in results.items():
+            numbers.append(f"{_spaced(name)} {_formatted_result(name, value)}")
         place = f"step {step:,} of {self._total:,}"
         if self._per_epoch and step % self._per_epoch == 0:
-            place = f"epoch {step // self._per_epoch} of {-(-self._total // self._per_epoch)}"
-        self.say(f"{self._which()}{place}: evaluation {numbers}")
+            epochs = -(-self._total // self._per_epoch)
+            place = f"epoch {step // self._per_epoch} of {epochs}"
+        self.say(f"{self._which()}{place}: evaluation {', '.join(numbers)}")
 
     def close(self):
         """Writes the final progress line and ends it."""
@@ -107,24 +132,39 @@ class Progress:
             self._line = None
 
     def _which(self):
-        return f"run {self._run} of {self._runs}, " if self._runs > 1 else ""
+        """Returns which of several runs this is, for the beginning of a line."""
+        if self._runs == 1:
+            return ""
+        return f"run {self._run} of {self._runs}, "
 
     def _compose(self, fields):
         """Returns the parts of the line, the most important first."""
-        parts = [f"{self._which()}step {fields['n']:,}/{self._total:,}", *self._times(fields)]
-        numbers = {_SHORT.get(name, _plain(name)): _short(value) for name, value in self._numbers.items()}
-        last = [f"{name} {numbers.pop(name)}" for name in ("lr", "norm") if name in numbers]
-        return [*parts, *(f"{name} {value}" for name, value in numbers.items()), *_speeds(self._rates), *last]
+        parts = [f"{self._which()}step {fields['n']:,}/{self._total:,}"]
+        parts.extend(self._times(fields))
+        numbers = {}
+        for name, value in self._numbers.items():
+            numbers[_SHORT.get(name, _spaced(name))] = _short_number(value)
+        last = []
+        for name in ("lr", "norm"):
+            if name in numbers:
+                last.append(f"{name} {numbers.pop(name)}")
+        parts.extend(f"{name} {value}" for name, value in numbers.items())
+        parts.extend(_speeds(self._rates))
+        return parts + last
 
     def _times(self, fields):
+        """Returns the time that the run took, or those that it and all later ones will take, if they are known."""
         if fields["n"] >= self._total:
             return [f"in {tqdm.tqdm.format_interval(fields['elapsed'])}"]
-        if not (rate := _rate(fields)):
+        rate = _rate(fields)
+        if not rate:
             return []
         left = (self._total - fields["n"]) / rate
-        whole = left + self._rest * self._total / rate
-        all_runs = [f"{tqdm.tqdm.format_interval(whole)} for all runs"] if self._rest else []
-        return [f"{tqdm.tqdm.format_interval(left)} left", *all_runs]
+        times = [f"{tqdm.tqdm.format_interval(left)} left"]
+        if self._rest:
+            left_in_all = left + self._rest * self._total / rate
+            times.append(f"{tqdm.tqdm.format_interval(left_in_all)} for all runs")
+        return times
 
 
 def track(items, what: str, *, total: int | None = None, show: bool = True):
@@ -143,16 +183,22 @@ def track(items, what: str, *, total: int | None = None, show: bool = True):
     if not show or _TRACKED:
         yield from items
         return
-    total = len(items) if total is None and hasattr(items, "__len__") else total
+    if total is None and hasattr(items, "__len__"):
+        total = len(items)
 
     def compose(fields):
-        count = f"{what}: {fields['n']:,}" + (f"/{total:,}" if total else "")
         rate = _rate(fields)
-        left = total and rate and tqdm.tqdm.format_interval(max(total - fields["n"], 0) / rate)
-        return [count, f"{left} left"] if left else [count]
+        if not total:
+            return [f"{what}: {fields['n']:,}"]
+        count = f"{what}: {fields['n']:,}/{total:,}"
+        if not rate:
+            return [count]
+        left = max(total - fields["n"], 0) / rate
+        return [count, f"{tqdm.tqdm.format_interval(left)} left"]
 
+    tracked = _Line(compose, sys.stderr, total=total, leave=False, delay=_DELAY)
     with (
-        contextlib.closing(_Line(compose, sys.stderr, total=total, leave=False, delay=_DELAY)) as line,
+        contextlib.closing(tracked) as line,
         _within(_TRACKED),
         contextlib.ExitStack() as first,
     ):
@@ -184,11 +230,14 @@ def messages():
 @contextlib.contextmanager
 def announced(what, show=True, delay=_DELAY):
     """Shows what is being done while the block runs, if it takes more than `delay` seconds."""
-    done, began = threading.Event(), time.monotonic()
+    done = threading.Event()
+    began = time.monotonic()
 
     def compose(fields):
-        seconds = int(time.monotonic() - began) if is_live(sys.stderr) else 0
-        return [f"{what} ...{f' {seconds} s' if seconds else ''}"]
+        seconds = int(time.monotonic() - began)
+        if seconds and is_live(sys.stderr):
+            return [f"{what} ... {seconds} s"]
+        return [f"{what} ..."]
 
     def follow():
         if not done.wait(delay):
@@ -214,10 +263,17 @@ class _Line(tqdm.tqdm):
     """
 
     def __init__(self, compose, stream, **options):
-        self._compose, self._terminal = compose, is_live(stream)
+        self._compose = compose
+        self._is_live = is_live(stream)
+        if self._is_live:
+            file = stream
+            seconds_between = 0.1
+        else:
+            file = _Lines(stream)
+            seconds_between = 10.0
         super().__init__(
-            file=stream if self._terminal else _Lines(stream),
-            mininterval=0.1 if self._terminal else 10.0,
+            file=file,
+            mininterval=seconds_between,
             miniters=1,
             position=0,
             disable=bool(_HIDDEN) or stream is None,
@@ -225,9 +281,10 @@ class _Line(tqdm.tqdm):
         )
 
     def __str__(self):
-        parts, width = self._compose(self.format_dict), _width()
-        if not self._terminal:
+        parts = self._compose(self.format_dict)
+        if not self._is_live:
             return ", ".join(parts)
+        width = _width()
         while len(parts) > 1 and len(", ".join(parts)) > width:
             parts.pop()
         return ", ".join(parts)[:width].ljust(width)  # Hides what another line has left.
@@ -237,7 +294,8 @@ class _Lines:
     """A stream that writes each state of a progress line on a separate line."""
 
     def __init__(self, stream):
-        self._stream, self._last = stream, None
+        self._stream = stream
+        self._last = None
 
     def write(self, text):
         if text.strip() not in ("", self._last):
@@ -254,25 +312,36 @@ def _width():
 
 def _rate(fields):
     """Returns items per second, or `None` at the start."""
+    if fields["rate"]:
+        return fields["rate"]
     done = fields["n"] - fields["initial"]
-    return fields["rate"] or (done / fields["elapsed"] if done and fields["elapsed"] else None)
+    if not done or not fields["elapsed"]:
+        return None
+    return done / fields["elapsed"]
 
 
 def _speeds(rates):
     """Returns the speed in examples and tokens per second, or else in steps."""
-    speeds = [f"{_large(rates[name])} {_SHORT[name]}/s" for name in ("examples", "tokens") if name in rates]
+    speeds = []
+    for name in ("examples", "tokens"):
+        if name in rates:
+            speeds.append(f"{_short_rate(rates[name])} {_SHORT[name]}/s")
     if speeds or not rates.get("steps"):
         return speeds
     steps = rates["steps"]
-    return [f"{_large(steps)} steps/s" if steps >= 1 else f"{_short(1 / steps)} s/step"]
+    if steps >= 1:
+        return [f"{_short_rate(steps)} steps/s"]
+    return [f"{_short_number(1 / steps)} s/step"]
 
 
-def _plain(name):
+def _spaced(name):
     return name.replace("_", " ")
 
 
-def _short(value):
-    return f"{value:.1e}" if value and abs(value) < 1e-3 else f"{value:.4g}"
+def _short_number(value):
+    if value and abs(value) < 1e-3:
+        return f"{value:.1e}"
+    return f"{value:.4g}"
 
 
 def is_share(name):
@@ -280,20 +349,26 @@ def is_share(name):
     return bool(_SHARES.search(name))
 
 
-def _result(name, value):
+def _formatted_result(name, value):
     """Formats a result of an evaluation: scores in percent, losses and other numbers as they are."""
-    return f"{100 * value:.2f}%" if is_share(name) else _short(value)
+    if is_share(name):
+        return f"{100 * value:.2f}%"
+    return _short_number(value)
 
 
-def _large(value):
-    return f"{value:,.0f}" if value >= 10 else f"{value:.2g}"
+def _short_rate(value):
+    if value >= 10:
+        return f"{value:,.0f}"
+    return f"{value:.2g}"
 
 
 class LogHandler(logging.StreamHandler):
     """Writes messages above the progress line, with their level only if it is a warning or worse."""
 
     def emit(self, record):
-        level = "" if record.levelno <= logging.INFO else f"{record.levelname.lower()}: "
+        level = ""
+        if record.levelno > logging.INFO:
+            level = f"{record.levelname.lower()}: "
         tqdm.tqdm.write(level + _PLAIN.format(record), self.stream)
 
 
@@ -305,7 +380,8 @@ def is_harmless(record):
 @contextlib.contextmanager
 def quiet_tensorflow():
     """Suppresses TensorFlow's harmless warnings in a block, or in a function as its decorator."""
-    logger, root = logging.getLogger("tensorflow"), logging.getLogger()
+    logger = logging.getLogger("tensorflow")
+    root = logging.getLogger()
     # Without a handler, TensorFlow's first message would configure `logging` for the whole program.
     handler = logging.NullHandler() if root.handlers else copy.copy(logging.lastResort)
     handler.setFormatter(logging.Formatter("%(name)s: %(message)s"))

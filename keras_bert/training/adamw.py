@@ -88,8 +88,9 @@ class AdamW(keras.optimizers.AdamW):
     @property
     def schedule(self):
         """The learning rate schedule; `None` for a constant rate."""
-        schedule = self._learning_rate
-        return schedule if isinstance(schedule, keras.optimizers.schedules.LearningRateSchedule) else None
+        if isinstance(self._learning_rate, keras.optimizers.schedules.LearningRateSchedule):
+            return self._learning_rate
+        return None
 
     def start_over(self, schedule):
         """Forgets all steps, as if the optimizer was just built, and follows another learning rate schedule."""
@@ -107,7 +108,8 @@ class AdamW(keras.optimizers.AdamW):
             if variable.constraint is not None:
                 assign(variable.value, variable.constraint(tf.convert_to_tensor(variable.value)))
         iterations = self.iterations.value
-        tf.raw_ops.AssignAddVariableOp(resource=iterations.handle, value=tf.ones([], iterations.dtype))
+        one = tf.ones([], iterations.dtype)
+        tf.raw_ops.AssignAddVariableOp(resource=iterations.handle, value=one)
 
     def _clip_gradients(self, grads):
         """Clips only for `model.fit`, before its all-reduce; `TrainStep` clips by the norm over all replicas."""
@@ -115,9 +117,10 @@ class AdamW(keras.optimizers.AdamW):
             return super()._clip_gradients(grads)
         if self.global_clipnorm or self.clipnorm or self.clipvalue:
             # Dense first, so that the rows of a repeated token are summed.
-            grads = [None if gradient is None else tf.convert_to_tensor(gradient) for gradient in grads]
+            grads = [_dense_or_none(gradient) for gradient in grads]
         if self.global_clipnorm:
-            return tf.clip_by_global_norm(grads, self.global_clipnorm)[0]
+            clipped, _ = tf.clip_by_global_norm(grads, self.global_clipnorm)
+            return clipped
         return super()._clip_gradients(grads)
 
     def _apply_weight_decay(self, variables):
@@ -142,13 +145,23 @@ class AdamW(keras.optimizers.AdamW):
         learning_rate, beta_1, beta_2, decay, power_1, power_2 = scalars
         weight, m, v = state
         if weight.shape.num_elements() >= _LARGE:
-            scalars = (learning_rate, beta_1, beta_2, decay or 0.0, power_1, power_2, self.epsilon, factor)
+            scalars = (
+                learning_rate,
+                beta_1,
+                beta_2,
+                decay or 0.0,
+                power_1,
+                power_2,
+                self.epsilon,
+                factor,
+            )
             tensors = [tf.convert_to_tensor(scalar, weight.dtype) for scalar in scalars]
             update = _compiled_update(weight.shape, weight.dtype)
             update(weight.handle, m.handle, v.handle, gradient, tensors)
             return
         if decay is not None:
-            tf.raw_ops.AssignSubVariableOp(resource=weight.handle, value=weight * (decay * learning_rate))
+            decrease = weight * (decay * learning_rate)
+            tf.raw_ops.AssignSubVariableOp(resource=weight.handle, value=decrease)
         tf.raw_ops.ResourceApplyAdam(
             var=weight.handle,
             m=m.handle,
@@ -166,7 +179,8 @@ class AdamW(keras.optimizers.AdamW):
         """Updates a weight and its moments by operations of any backend."""
         learning_rate, beta_1, beta_2, decay, power_1, power_2 = scalars
         weight, m, v = state
-        step, m_next, v_next = _adam(m, v, gradient * factor, beta_1, beta_2, power_1, power_2, self.epsilon)
+        scaled = gradient * factor
+        step, m_next, v_next = _adam(m, v, scaled, beta_1, beta_2, power_1, power_2, self.epsilon)
         if decay is not None:
             step += decay * weight
         step = self._scaled(step, weight, variable)
@@ -212,7 +226,9 @@ class AdamW(keras.optimizers.AdamW):
 
     def get_config(self):
         config = super().get_config()
-        config.update(bias_correction=self.bias_correction, undecayed=self.undecayed, rates=self.rates)
+        config["bias_correction"] = self.bias_correction
+        config["undecayed"] = self.undecayed
+        config["rates"] = self.rates
         return config
 
     def get_config_without_schedule(self):
@@ -291,8 +307,19 @@ def _compiled_update(shape, dtype):
         old = tf.raw_ops.ReadVariableOp(resource=weight, dtype=dtype)
         old_m = tf.raw_ops.ReadVariableOp(resource=m, dtype=dtype)
         old_v = tf.raw_ops.ReadVariableOp(resource=v, dtype=dtype)
-        step, m_next, v_next = _adam(old_m, old_v, gradient * factor, beta_1, beta_2, power_1, power_2, epsilon)
-        tf.raw_ops.AssignVariableOp(resource=weight, value=old - learning_rate * (step + decay * old))
+        scaled = gradient * factor
+        step, m_next, v_next = _adam(
+            old_m,
+            old_v,
+            scaled,
+            beta_1,
+            beta_2,
+            power_1,
+            power_2,
+            epsilon,
+        )
+        weight_next = old - learning_rate * (step + decay * old)
+        tf.raw_ops.AssignVariableOp(resource=weight, value=weight_next)
         tf.raw_ops.AssignVariableOp(resource=m, value=m_next)
         tf.raw_ops.AssignVariableOp(resource=v, value=v_next)
 
@@ -313,6 +340,10 @@ def assign(variable, value):
 def _local(variable):
     """Returns what `assign` takes: on TensorFlow, this replica's copy of a Keras variable."""
     return variable.value if _HAS_KERNEL else variable
+
+
+def _dense_or_none(gradient):
+    return None if gradient is None else tf.convert_to_tensor(gradient)
 
 
 def _dense(gradient, dtype):

@@ -17,6 +17,8 @@ from keras_bert.training.loss_names import LOSS, with_total
 # Settings that are not hyperparameters.
 _UNREPORTED = ("weights", "undecayed", "fused", "rates", "module", "registered_name")
 _MLFLOW_LENGTH = 500  # MLflow's limit on the length of a parameter.
+# Keras callbacks that set the learning rate.
+_SETTING_RATES = (keras.callbacks.LearningRateScheduler, keras.callbacks.ReduceLROnPlateau)
 
 
 class Callback:
@@ -265,7 +267,7 @@ def check_callbacks(callbacks):
     for callback in callbacks:
         if not isinstance(callback, Callback | keras.callbacks.Callback):
             raise ValueError(f"`callbacks` must be a list of Keras callbacks. Received: {callback!r:.100}")
-        if isinstance(callback, keras.callbacks.LearningRateScheduler | keras.callbacks.ReduceLROnPlateau):
+        if isinstance(callback, _SETTING_RATES):
             raise ValueError(
                 "`callbacks` must not set the learning rate, which has a schedule of warm-up and decay. "
                 f"Received: {type(callback).__name__}"

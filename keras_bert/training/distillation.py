@@ -61,7 +61,12 @@ def distillation_loss(loss: Loss, *, temperature: float = 2.0, alpha: float = 0.
     return dataclasses.replace(loss, values=values, weights=weights, soft=None)
 
 
-def with_teacher(loss: Loss | Sequence[Loss], *, temperature: float = 2.0, alpha: float = 0.5) -> Loss | list[Loss]:
+def with_teacher(
+    loss: Loss | Sequence[Loss],
+    *,
+    temperature: float = 2.0,
+    alpha: float = 0.5,
+) -> Loss | list[Loss]:
     """Returns the losses of a student: of several, the only one with `soft` is that of `distillation_loss`.
 
     The others stay as they are, on rows with labels. The targets are those of `distillation_loss`.

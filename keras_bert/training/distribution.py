@@ -217,7 +217,8 @@ def replica_dataset(strategy, make_dataset, divide):
 
     def make(context):
         here = replicas // context.num_input_pipelines
-        split = functools.partial(divide, replicas=replicas, first=context.input_pipeline_id * here, here=here)
+        first = context.input_pipeline_id * here
+        split = functools.partial(divide, replicas=replicas, first=first, here=here)
         dataset = make_dataset().map(split, num_parallel_calls=2, deterministic=True)
         if here > 1:
             dataset = dataset.unbatch()

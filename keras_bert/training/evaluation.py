@@ -71,7 +71,8 @@ class Evaluator:
         losses = self._losses if with_losses else []
         sums = np.zeros([len(losses), 2])
         computed = []  # Of each batch, if its rows are kept.
-        for inputs, targets_and_weights, real, _ in track(dataset, what, total=batches.steps, show=self._show):
+        tracked = track(dataset, what, total=batches.steps, show=self._show)
+        for inputs, targets_and_weights, real, _ in tracked:
             check()
             rows, batch_sums = graph(inputs, targets_and_weights, real)
             sums += batch_sums.numpy()
@@ -132,7 +133,8 @@ class Evaluator:
         sums = self._strategy.run(loss_sums, (outputs, targets, real))
         rows = ()
         if keep:
-            gathered = tf.nest.map_structure(lambda value: self._strategy.gather(value, 0), (outputs, targets, real))
+            gather = functools.partial(self._strategy.gather, axis=0)
+            gathered = tf.nest.map_structure(gather, (outputs, targets, real))
             all_outputs, (all_targets, _), all_real = gathered
             rows = (all_outputs, all_targets, all_real)
         return rows, self._strategy.reduce(tf.distribute.ReduceOp.SUM, sums, axis=None)

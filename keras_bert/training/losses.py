@@ -232,7 +232,8 @@ def token_loss(label_smoothing: float = 0.0) -> Loss:
         classes = tf.shape(logits)[-1]
         rest = label_smoothing / tf.cast(classes, tf.float32)
         class_indices = _class_indices(labels, logits, "targets", squeeze=False)
-        smoothed = tf.one_hot(class_indices, classes, on_value=1 - label_smoothing + rest, off_value=rest)
+        of_label = 1 - label_smoothing + rest
+        smoothed = tf.one_hot(class_indices, classes, on_value=of_label, off_value=rest)
         losses = tf.nn.softmax_cross_entropy_with_logits(smoothed, tf.cast(logits, tf.float32))
         return tf.where(labels < tf.cast(classes, labels.dtype), losses, math.nan)  # There is no such class.
 
@@ -313,7 +314,8 @@ def _teacher_and_student(targets, outputs, name):
     """Returns an output of the teacher, which is one of the targets, and that of the student, both float32."""
     student = tf.cast(outputs[name], tf.float32)
     key = f"teacher_{name}"
-    teacher = in_shape(target_named(targets, key), student.shape, f"targets['{key}']", squeeze=False)
+    teacher = target_named(targets, key)
+    teacher = in_shape(teacher, student.shape, f"targets['{key}']", squeeze=False)
     return tf.cast(teacher, tf.float32), student
 
 
@@ -472,7 +474,8 @@ def in_batch_loss(temperature: float = 0.05, symmetric: bool = True) -> Loss:
         # Wrong passages of a row: its own and those of real rows with another query and another right passage.
         others = _other_rows(query_ids, passage_ids, rows)
         own = tf.eye(tf.shape(rows)[0], dtype=tf.bool)
-        wrong = tf.repeat(own | others, count, axis=1) & (flat_ids >= 0) & (passage_ids[:, :1] != flat_ids)
+        may_be_wrong = tf.repeat(own | others, count, axis=1)
+        wrong = may_be_wrong & (flat_ids >= 0) & (passage_ids[:, :1] != flat_ids)
         right = tf.linalg.diag_part(scores[:, ::count])
         losses = _contrast(right, scores, wrong)
         if symmetric:
@@ -486,7 +489,10 @@ def in_batch_loss(temperature: float = 0.05, symmetric: bool = True) -> Loss:
     return Loss("loss", values, weights, together=True)
 
 
-def triplet_loss(margin: float = 1.0, distance: Literal["euclidean", "cosine"] = "euclidean") -> Loss:
+def triplet_loss(
+    margin: float = 1.0,
+    distance: Literal["euclidean", "cosine"] = "euclidean",
+) -> Loss:
     """The excess of a query's distance to its passage, plus a margin, over its distance to a wrong passage.
 
     The first passage of each row is the right one; the loss is the mean over the others. Targets are
@@ -509,7 +515,8 @@ def triplet_loss(margin: float = 1.0, distance: Literal["euclidean", "cosine"] =
             distances = tf.sqrt(tf.maximum(squared, 1e-12))  # The gradient of the root is infinite at 0.
         present = tf.cast(_has_wrong_passage(targets), tf.float32)
         excess = tf.nn.relu(distances[:, :1] - distances[:, 1:] + margin)
-        return tf.math.divide_no_nan(tf.reduce_sum(excess * present, -1), tf.reduce_sum(present, -1))
+        total = tf.reduce_sum(excess * present, -1)
+        return tf.math.divide_no_nan(total, tf.reduce_sum(present, -1))
 
     def weights(targets):
         return tf.reduce_any(_has_wrong_passage(targets), -1)

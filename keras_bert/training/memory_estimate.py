@@ -12,7 +12,9 @@ _LOG = logging.getLogger("keras_bert")
 _GRAPH = 120e6  # Bytes of graphs and compiled code.
 _WORKING = 0.8  # Temporary tensors and gaps between tensors, in those of the largest block.
 _LOGITS = 1.6  # Tensors of the logits over a vocabulary at a time.
-_REFUSED, _WARNED = 1.3, 0.9  # Times the available memory: estimates are up to 25% off.
+# Times the available memory: estimates are up to 25% off.
+_REFUSED = 1.3
+_WARNED = 0.9
 
 
 def check_memory(step, source, micro_batches, strategy):
@@ -28,7 +30,14 @@ def check_memory(step, source, micro_batches, strategy):
         for rows, length in sequences:
             rows_of_piece = -(-rows // pieces)
             computed.append((computed_together(step.model, rows_of_piece, length), length))
-        return sharing * step_bytes(step.model, computed, predictions, micro_batches, trimmed=step.is_rewired)
+        needed_by_replica = step_bytes(
+            step.model,
+            computed,
+            predictions,
+            micro_batches,
+            trimmed=step.is_rewired,
+        )
+        return sharing * needed_by_replica
 
     need = needed(micro_batches)
     limit = _WARNED * available
@@ -38,7 +47,8 @@ def check_memory(step, source, micro_batches, strategy):
     more_micro_batches = micro_batches
     while needed(more_micro_batches) > limit and more_micro_batches < rows:
         more_micro_batches *= 2
-    advice = _advice(step.model, more_micro_batches if needed(more_micro_batches) <= limit else None)
+    are_enough = needed(more_micro_batches) <= limit
+    advice = _advice(step.model, more_micro_batches if are_enough else None)
     message = (
         f"a training step on {rows:,} rows of {length:,} tokens needs about {_readable(need)} of memory, of which "
         f"{_readable(available)} are free: {advice}"
@@ -132,7 +142,9 @@ def step_bytes(model, sequences, predictions=None, micro_batches: int = 1, trimm
         queries = [length] * len(blocks)
         if trimmed and blocks:
             queries[-1] = min(length, (predictions or 0) + 1)
-        each = [block_bytes(block, rows, length, count) for block, count in zip(blocks, queries, strict=True)]
+        each = []
+        for block, count in zip(blocks, queries, strict=True):
+            each.append(block_bytes(block, rows, length, count))
         largest = max(largest, *each, 0)
         if recomputes:  # Their inputs, and two blocks at a time.
             each = [rows * length * block.hidden_size * _width(block) for block in blocks]
@@ -168,7 +180,9 @@ def block_bytes(block, rows: int, length: int, queries: int):
         bytes_of_score += width
     scores = bytes_of_score * rows * block.num_heads * queries * length
     # Before and after the activation. The second mask and the second sum in float32.
-    feed_forward = rows * queries * (2 * width * block.intermediate_size + (masks * width + 4) * block.hidden_size)
+    inner_bytes = 2 * width * block.intermediate_size
+    outer_bytes = (masks * width + 4) * block.hidden_size
+    feed_forward = rows * queries * (inner_bytes + outer_bytes)
     return attentions * (values * block.hidden_size + scores) + feed_forward
 
 

@@ -14,7 +14,14 @@ def f1(labels, predictions, positive=1):
     from sklearn.metrics import f1_score
 
     labels, predictions = _checked(labels, predictions)
-    return float(f1_score(labels, predictions, labels=[positive], average="macro", zero_division=0.0))
+    score = f1_score(
+        labels,
+        predictions,
+        labels=[positive],
+        average="macro",
+        zero_division=0.0,
+    )
+    return float(score)
 
 
 def macro_f1(labels, predictions):

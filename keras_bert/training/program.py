@@ -103,7 +103,8 @@ def value_key(value, within=()):
     equal to itself alone. `within` are the functions that use the value.
     """
     if isinstance(value, Loss):
-        return tuple(value_key(getattr(value, field.name), within) for field in dataclasses.fields(value))
+        values = [getattr(value, field.name) for field in dataclasses.fields(value)]
+        return value_key(values, within)
     if isinstance(value, types.FunctionType) and value not in within:  # A recursive one uses itself.
         return _function_key(value, within)
     if isinstance(value, list | tuple):
@@ -192,7 +193,8 @@ class Program:
         self.optimizer.build(self.model.trainable_variables)
         self.step = TrainStep(self.model, self.optimizer, self.losses, parts.options)
         evaluated = [*self.losses, *parts.means]
-        self.evaluator = Evaluator(self.model, self.strategy, evaluated, show=is_chief(self.strategy))
+        show = is_chief(self.strategy)
+        self.evaluator = Evaluator(self.model, self.strategy, evaluated, show=show)
         self.divide = dividing(self.losses, parts.options.micro_batches)
         self._train = tf.function(self._train_steps, autograph=False)
 
@@ -209,10 +211,13 @@ class Program:
 
     def train(self, iterator, step, count, stop):
         """Trains `count` steps from `step` on; returns the numbers of each, an array. See `TrainStep`."""
-        numbers = self._train(iterator, tf.constant(step), tf.constant(count), stop, self.step.run_inputs())
+        run_inputs = self.step.run_inputs()
+        numbers = self._train(iterator, tf.constant(step), tf.constant(count), stop, run_inputs)
         return numbers.numpy()
 
     def _train_steps(self, iterator, first, count, stop, run):
+        """Trains `count` steps in a graph; returns the numbers of each, `(count, numbers)`."""
+
         def is_left(index, _):
             return index < count
 

@@ -60,6 +60,7 @@ class RunLog:
         self._pending = []
 
     def _write_train(self, step, means, rates):
+        """Writes a line of training, and gives its numbers to the callbacks."""
         self._last = step
         line = dict(means)
         if rates:  # Numbers that depend on the speed of the machine come last.

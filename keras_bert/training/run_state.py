@@ -47,7 +47,8 @@ class Snapshots:
         with replacing(self.folder(step)) as temporary:
             temporary.mkdir()
             values = [tf.convert_to_tensor(value) for value in variables.values()]
-            tf.raw_ops.SaveV2(prefix=str(temporary / "variables"), tensors=values, **_whole_tensors(variables))
+            prefix = str(temporary / "variables")
+            tf.raw_ops.SaveV2(prefix=prefix, tensors=values, **_whole_tensors(variables))
             write_json(temporary / "state.json", {"step": step} | state)
         if self.keep is not None:
             self.keep_only(*self.steps()[: self.keep])
@@ -114,7 +115,8 @@ def newest_step(directory):
 def _saved_values(folder, variables):
     """Returns the values of `{name: variable}` in a snapshot, a list of tensors."""
     dtypes = [variable.dtype for variable in variables.values()]
-    return tf.raw_ops.RestoreV2(prefix=str(folder / "variables"), dtypes=dtypes, **_whole_tensors(variables))
+    prefix = str(folder / "variables")
+    return tf.raw_ops.RestoreV2(prefix=prefix, dtypes=dtypes, **_whole_tensors(variables))
 
 
 def _whole_tensors(variables):
@@ -156,7 +158,9 @@ class Selection:
         """Returns whether results with a score, a number, are better than the best ones; a score of `None` is none."""
         if best_score is None:
             return True
-        return (score, -total(results, self.losses)) > (best_score, -total(best_results, self.losses))
+        loss = total(results, self.losses)
+        best_loss = total(best_results, self.losses)
+        return (score, -loss) > (best_score, -best_loss)
 
     def is_exhausted(self, evaluations):
         """Whether the run stops after as many evaluations without improvement."""
@@ -180,16 +184,26 @@ class RunState:
             number of steps, the batches and the learning rate schedule. Defaults to `None`: a run does not continue.
 
     Attributes:
+        settings: dict, the argument.
         done: bool, whether to stop before the last step.
         interrupted: bool, whether the evaluation of the last finished step has to be repeated.
         result: that of `fit`.
         log: the state of a `RunLog`.
     """
 
-    def __init__(self, directory, strategy, model, variables, settings, selection=Selection(), extend=None):
+    def __init__(
+        self,
+        directory,
+        strategy,
+        model,
+        variables,
+        settings,
+        selection=Selection(),
+        extend=None,
+    ):
         self._directory = directory
         self._strategy = strategy
-        self._settings = settings
+        self.settings = settings
         self._selection = selection
         self._extend = extend
         self._weights = _unfrozen_weights(model)
@@ -229,7 +243,7 @@ class RunState:
     def _check_settings(self, snapshot):
         """Raises an error if a snapshot is that of a run with other settings."""
         before = dict(snapshot["settings"])
-        now = dict(self._settings)
+        now = dict(self.settings)
         if self._extend is not None and before["total_steps"] == snapshot["step"] < now["total_steps"]:
             before = self._without_extended(before)
             now = self._without_extended(now)
@@ -324,8 +338,9 @@ class RunState:
             "result": self.result,
             "log": self.log,
         }
+        stored = {"state": with_nulls(state), "settings": self.settings}
         with announced("saving", show=self._snapshots.write):
-            self._snapshots.save(step, self._variables, {"state": with_nulls(state), "settings": self._settings})
+            self._snapshots.save(step, self._variables, stored)
         self._needed = [self.best_step, *self._needed[:1]]  # The two snapshots that are kept.
         self._best_weights.keep_only(*self._needed)
 

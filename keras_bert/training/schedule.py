@@ -70,7 +70,9 @@ class InverseSquareRootSchedule(keras.optimizers.schedules.LearningRateSchedule)
 
     def __call__(self, step):
         step = ops.cast(step, "float32") + 1
-        return self.learning_rate * ops.minimum(step / self.warmup_steps, ops.sqrt(self.warmup_steps / step))
+        warmup = step / self.warmup_steps
+        decay = ops.sqrt(self.warmup_steps / step)
+        return self.learning_rate * ops.minimum(warmup, decay)
 
     def get_config(self):
         return dict(vars(self))
@@ -89,7 +91,8 @@ class FunctionSchedule(keras.optimizers.schedules.LearningRateSchedule):
             self._rate(0)
         except Exception as error:  # Functions of users raise many types.
             wanted = "a number, or a function of the step that returns one"
-            raise ValueError(f"`learning_rate` must be {wanted}. Received: {first_line(error)}") from error
+            message = f"`learning_rate` must be {wanted}. Received: {first_line(error)}"
+            raise ValueError(message) from error
 
     def __call__(self, step):
         return self.function(ops.cast(step, "float32"))
@@ -142,7 +145,8 @@ class SequentialSchedule(keras.optimizers.schedules.LearningRateSchedule):
         return rate
 
     def get_config(self):
-        return {"schedules": [keras.saving.serialize_keras_object(schedule) for schedule in self.schedules]}
+        serialize = keras.saving.serialize_keras_object
+        return {"schedules": [serialize(schedule) for schedule in self.schedules]}
 
 
 def linear_numbers(schedule):

@@ -71,17 +71,19 @@ class TrainStep:
         self._rewired = model if options.rewire is None else options.rewire(model)
         self._micro_batches = options.micro_batches
         self._seed = options.seed
-        self._parts = options.micro_batches * tf.distribute.get_strategy().num_replicas_in_sync
-        self.scale = LossScale(any(layer.compute_dtype == "float16" for layer in model._flatten_layers()))
+        self._part_count = options.micro_batches * tf.distribute.get_strategy().num_replicas_in_sync
+        is_float16 = any(layer.compute_dtype == "float16" for layer in model._flatten_layers())
+        self.scale = LossScale(active=is_float16)
         together = [loss.name for loss in losses if loss.together]
         if together and options.jit_compile:
             message = "`jit_compile` is not supported with a loss of all rows together."
             raise ValueError(f"{message} Received: {together[0]!r}")
         self._together = bool(together)
-        self._regularized = [weight for weight in model.trainable_variables if weight.regularizer is not None]
+        trained = model.trainable_variables
+        self._regularized = [weight for weight in trained if weight.regularizer is not None]
         self._penalized = bool(self._regularized)
         self._updated = []
-        self._weights = [weight.value for weight in model.trainable_variables]
+        self._weights = [weight.value for weight in trained]
         self._generators = [v for v in model.non_trainable_variables if v.path.endswith("seed_generator_state")]
         if options.jit_compile:
             self._gradients = tf.function(self._gradients, jit_compile=True, autograph=False)
@@ -127,7 +129,7 @@ class TrainStep:
             assign(variable.value, value)
         # Their sums over all replicas.
         if not self._penalized:
-            losses = losses[:-1]
+            losses = losses[:-1]  # Without the penalty, which comes last.
         shared = tf.concat([[stop], losses], 0)
         if replica.num_replicas_in_sync > 1:
             *gradients, shared = all_reduce([*gradients, shared])
@@ -138,13 +140,15 @@ class TrainStep:
         """Returns the gradients, the share of each loss term, penalty last, and the new values of `self._updated`."""
         if self._micro_batches == 1:
             return self._gradients(*batch, totals, self._seeds(seed, 0))
-        parts = tf.nest.map_structure(self._parted, batch)
+        micro_batches = tf.nest.map_structure(self._in_micro_batches, batch)
 
         def compute(index):
-            gradients, losses, _ = self._gradients(*_at(parts, index), totals, self._seeds(seed, index))
+            inputs, targets, weights = _at(micro_batches, index)
+            seeds = self._seeds(seed, index)
+            gradients, losses, _ = self._gradients(inputs, targets, weights, totals, seeds)
             return gradients, losses
 
-        gradients, losses = self._sum(compute, tf.zeros(len(self.losses) + 1))
+        gradients, losses = self._sum_over_micro_batches(compute, tf.zeros(len(self.losses) + 1))
         return gradients, losses, []
 
     def _accumulate_together(self, batch, totals, seed):
@@ -153,17 +157,13 @@ class TrainStep:
         # keeps only the outputs of all micro-batches, from which the losses and the gradients of the outputs follow. A
         # second one computes each again, with the same dropout masks, and continues the backward pass from there: the
         # weights receive the same gradients as from the whole batch. One micro-batch needs no first pass.
-        inputs, targets, weights = batch
         if self._micro_batches == 1:
-            with tf.GradientTape() as tape:
-                outputs, penalty, updates = self._forward(inputs, self._seeds(seed, 0))
-            losses, output_gradients = self._output_gradients(targets, weights, outputs, totals)
-            gradients = self._weight_gradients(tape, [outputs, penalty], [output_gradients, self.scale.value])
-            return gradients, tf.concat([losses, [penalty]], 0), updates
-        parts = tf.nest.map_structure(self._parted, inputs)
+            return self._gradients_together(batch, totals, seed)
+        inputs, targets, weights = batch
+        micro_batches = tf.nest.map_structure(self._in_micro_batches, inputs)
 
         def forward(index):
-            return self._forward(_at(parts, index), self._seeds(seed, index))
+            return self._forward(_at(micro_batches, index), self._seeds(seed, index))
 
         def first_pass(index):
             outputs, _, _ = forward(index)
@@ -171,28 +171,44 @@ class TrainStep:
 
         outputs = self._all_outputs(first_pass)
         losses, output_gradients = self._output_gradients(targets, weights, outputs, totals)
-        output_gradients = tf.nest.map_structure(self._parted, output_gradients)
+        gradients_of_batches = tf.nest.map_structure(self._in_micro_batches, output_gradients)
 
         def second_pass(index):
             with tf.GradientTape() as tape:
                 outputs, penalty, _ = forward(index)
-            known = [_at(output_gradients, index), self.scale.value]
+            known = [_at(gradients_of_batches, index), self.scale.value]
             return self._weight_gradients(tape, [outputs, penalty], known), penalty
 
-        gradients, penalty = self._sum(second_pass, tf.zeros([]))
+        gradients, penalty = self._sum_over_micro_batches(second_pass, tf.zeros([]))
         return gradients, tf.concat([losses, [penalty]], 0), []
+
+    def _gradients_together(self, batch, totals, seed):
+        """Returns the same as `_accumulate_together` for one micro-batch."""
+        inputs, targets, weights = batch
+        with tf.GradientTape() as tape:
+            outputs, penalty, updates = self._forward(inputs, self._seeds(seed, 0))
+        losses, output_gradients = self._output_gradients(targets, weights, outputs, totals)
+        known = [output_gradients, self.scale.value]
+        gradients = self._weight_gradients(tape, [outputs, penalty], known)
+        return gradients, tf.concat([losses, [penalty]], 0), updates
 
     def _all_outputs(self, forward):
         """Returns the outputs of all micro-batches, without what gradients need; `forward` maps an index to some."""
         specs = self._rewired.output
 
+        def created(spec):
+            return tf.TensorArray(spec.dtype, self._micro_batches)
+
         def write(index, arrays):
-            return tf.nest.map_structure(lambda array, value: array.write(index, value), arrays, forward(index))
+            def write_one(array, value):
+                return array.write(index, value)
+
+            return tf.nest.map_structure(write_one, arrays, forward(index))
 
         def joined(array, spec):
             return tf.ensure_shape(array.concat(), spec.shape)
 
-        empty = tf.nest.map_structure(lambda spec: tf.TensorArray(spec.dtype, self._micro_batches), specs)
+        empty = tf.nest.map_structure(created, specs)
         arrays = self._in_turn(write, empty)
         return tf.nest.map_structure(joined, arrays, specs)
 
@@ -204,9 +220,10 @@ class TrainStep:
             losses = mean_losses(self.losses, targets, outputs, weights, totals)
             loss = tf.reduce_sum(losses) * self.scale.value
         gradients = tape.gradient(loss, outputs, unconnected_gradients=tf.UnconnectedGradients.ZERO)
-        return losses / tf.distribute.get_replica_context().num_replicas_in_sync, own_rows(gradients)
+        replicas = tf.distribute.get_replica_context().num_replicas_in_sync
+        return losses / replicas, own_rows(gradients)
 
-    def _sum(self, compute, zero):
+    def _sum_over_micro_batches(self, compute, zero):
         """Returns the sums of the gradients and losses that `compute` returns for the index of each micro-batch."""
         zeros = []
         for weight in self._weights:
@@ -231,7 +248,7 @@ class TrainStep:
         _, state = tf.while_loop(is_left, follow, (0, state), parallel_iterations=1)
         return state
 
-    def _parted(self, values):
+    def _in_micro_batches(self, values):
         """Reshapes `(rows, ...)` to `(micro-batches, rows of each, ...)`."""
         return tf.reshape(values, tf.concat([[self._micro_batches, -1], tf.shape(values)[1:]], 0))
 
@@ -256,14 +273,19 @@ class TrainStep:
         """Returns the gradients of these rows; their share of each loss term, penalty last; the updates."""
         with tf.GradientTape() as tape:
             outputs, penalty, updates = self._forward(inputs, seeds)
-            losses = tf.concat([mean_losses(self.losses, targets, outputs, weights, totals), [penalty]], 0)
+            means = mean_losses(self.losses, targets, outputs, weights, totals)
+            losses = tf.concat([means, [penalty]], 0)
             loss = tf.reduce_sum(losses) * self.scale.value
         return self._weight_gradients(tape, loss), losses, updates
 
     def _weight_gradients(self, tape, targets, target_gradients=None):
         """Returns dense gradients of the weights, never in 16 bits; the backward pass starts at the targets."""
-        zero = tf.UnconnectedGradients.ZERO
-        gradients = tape.gradient(targets, self._weights, target_gradients, unconnected_gradients=zero)
+        gradients = tape.gradient(
+            targets,
+            self._weights,
+            target_gradients,
+            unconnected_gradients=tf.UnconnectedGradients.ZERO,
+        )
         dense = []
         for gradient in gradients:
             if is_narrow(gradient):
@@ -274,7 +296,7 @@ class TrainStep:
     def _penalty(self, added):
         """Returns this part's share of regularizers and `add_loss`."""
         if added:
-            self._check_parts(
+            self._check_undivided(
                 "a layer calls `add_loss` or has an `activity_regularizer`, whose sum", "make it a `Loss`"
             )
         self._penalized = bool(added or self._regularized)
@@ -282,7 +304,7 @@ class TrainStep:
         penalties.extend(added)
         terms = [tf.zeros([])]
         terms.extend(tf.reduce_sum(tf.cast(penalty, tf.float32)) for penalty in penalties)
-        return tf.add_n(terms) / self._parts
+        return tf.add_n(terms) / self._part_count
 
     def _updates(self, scope):
         """Returns the new values of the weights that the forward pass updates, `self._updated`."""
@@ -297,16 +319,16 @@ class TrainStep:
                 f"Received: {path}"
             )
         if weights:
-            self._check_parts(f"the forward pass updates `{weights[0].path}`, which", "freeze the layer")
+            self._check_undivided(f"the forward pass updates `{weights[0].path}`, which", "freeze the layer")
         self._updated = weights
         return [scope.get_current_value(weight) for weight in weights]
 
-    def _check_parts(self, what, instead):
+    def _check_undivided(self, what, instead):
         """Raises an error if a batch is split, on which `what` of the model would depend."""
-        if self._parts > 1:
+        if self._part_count > 1:
             raise ValueError(
                 f"{what} would depend on the number of replicas and micro-batches. Train on one replica with "
-                f"micro_batches=1, or {instead}. Received: replicas={self._parts // self._micro_batches}, "
+                f"micro_batches=1, or {instead}. Received: replicas={self._part_count // self._micro_batches}, "
                 f"micro_batches={self._micro_batches}"
             )
 
@@ -321,10 +343,12 @@ class TrainStep:
         learning_rate = self._learning_rate(numbers)
         optimizer = self.optimizer
         unscale = 1 / self.scale.value
-        norm = tf.linalg.global_norm([tf.cast(gradient, tf.float32) for gradient in gradients]) * unscale
+        wide = [tf.cast(gradient, tf.float32) for gradient in gradients]
+        norm = tf.linalg.global_norm(wide) * unscale
         factor = unscale
-        if optimizer.global_clipnorm:
-            factor = unscale * (optimizer.global_clipnorm / tf.maximum(norm, optimizer.global_clipnorm))
+        clip = optimizer.global_clipnorm
+        if clip:
+            factor = unscale * (clip / tf.maximum(norm, clip))
 
         def apply():
             if not (optimizer.clipnorm or optimizer.clipvalue):

@@ -164,27 +164,24 @@ class Trainer:
             A dict of the last evaluation's results, or the best one's with `best`; without evaluation, the last losses.
         """
         self._check_selection(best, patience, evaluation)
-        plan = self._plan(batches, epochs, steps, evaluation, evaluate_every, save_every, after_save)
-        compared = {"best": best, "patience": patience, "evaluate_every": plan.evaluate_every}
-        settings = run_settings(
-            self._settings, plan.batches, plan.total_steps, compared, optimizer=self.optimizer, model=self.model
+        plan = self._plan(
+            batches,
+            epochs,
+            steps,
+            evaluation=evaluation,
+            evaluate_every=evaluate_every,
+            save_every=save_every,
+            after_save=after_save,
         )
-        state = RunState(
-            self.directory,
-            self.strategy,
-            self.model,
-            self._variables(),
-            settings,
-            selection=Selection(best, patience, losses=self.loss_names),
-            extend=extend,
-        )
+        selection = Selection(best, patience, losses=self.loss_names)
+        state = self._state(plan, selection, extend)
         step = state.restore()
         self._kept = None
         log = self._log(plan, state, log_every, progress)
         run = TrainingRun(plan, state, log, step, evaluate=self.evaluate_with_outputs)
         steps_per_epoch = plan.batches.steps if steps is None else None  # Progress counts epochs, or steps alone.
         with self._interruption.handled(), contextlib.closing(log):
-            log.begin(step, settings, run.is_finished, per_epoch=steps_per_epoch)
+            log.begin(step, state.settings, run.is_finished, per_epoch=steps_per_epoch)
             ending = run.train(self._loop)
             # A signal may also have come during the last save.
             if ending is Ending.SIGNAL or self._interruption.requested:
@@ -196,6 +193,7 @@ class Trainer:
         return state.result
 
     def _check_selection(self, best, patience, evaluation):
+        """Raises an error unless `fit` can choose the best weights, if it is to, and evaluate."""
         if best and (self.directory is None or evaluation is None):
             raise ValueError(
                 f"`best` needs `evaluation`, and a `directory` to keep the weights. Received: best={best!r}"
@@ -226,6 +224,31 @@ class Trainer:
             after_save=after_save if self._chief else None,
         )
 
+    def _state(self, plan, selection, extend):
+        """Returns the `RunState` of a run, not restored yet."""
+        compared = {
+            "best": selection.metric,
+            "patience": selection.patience,
+            "evaluate_every": plan.evaluate_every,
+        }
+        settings = run_settings(
+            self._settings,
+            plan.batches,
+            plan.total_steps,
+            options=compared,
+            optimizer=self.optimizer,
+            model=self.model,
+        )
+        return RunState(
+            self.directory,
+            self.strategy,
+            self.model,
+            self._variables(),
+            settings,
+            selection=selection,
+            extend=extend,
+        )
+
     def _log(self, plan, state, log_every, progress):
         """Returns the `RunLog` of a run, which shows and writes nothing unless this worker is the chief."""
         directory = None
@@ -234,7 +257,12 @@ class Trainer:
             directory = self.directory
             shown = progress or Progress()
         return RunLog(
-            directory, plan.total_steps, log_every, state=state.log, progress=shown, callbacks=self._callbacks
+            directory,
+            plan.total_steps,
+            log_every,
+            state=state.log,
+            progress=shown,
+            callbacks=self._callbacks,
         )
 
     def _variables(self):
@@ -293,8 +321,9 @@ class Trainer:
         The weights must be those that `fit` has left in the model, and `batches` the `evaluation` of `fit`, which keeps
         the outputs of the best evaluation, or of the last one without `best`; others are computed.
         """
-        if self._kept is not None and self._kept.batches is batches and self._kept.outputs is not None:
-            return self._kept.outputs
+        kept = self._kept
+        if kept is not None and kept.batches is batches and kept.outputs is not None:
+            return kept.outputs
         return self.predict(batches)
 
 

@@ -12,7 +12,9 @@ from keras_bert.data.bucketing import Batches
 from keras_bert.training.losses import Loss, pretraining_losses, regression_loss
 from keras_bert.training.trainer import Trainer
 
-ROWS, LENGTH, MASKED = 22, 12, 4
+ROWS = 22
+LENGTH = 12
+MASKED = 4
 
 
 def data(batch_size=8):
@@ -81,7 +83,10 @@ def metrics(directory, kind=None):
     """Returns metrics.jsonl without the numbers that depend on speed."""
     lines = [json.loads(line) for line in (directory / "metrics.jsonl").read_text().splitlines()]
     lines = [line for line in lines if kind in (None, line["kind"])]
-    return [{name: value for name, value in line.items() if name not in ("time", "kind")} for line in lines]
+    for line in lines:
+        line.pop("time", None)
+        line.pop("kind")
+    return lines
 
 
 def steps_of(folder):

@@ -10,13 +10,16 @@ from keras_bert.training.losses import in_batch_loss
 from keras_bert.training.trainer import Trainer
 from tests.training.small_run import assert_same_weights, metrics
 
-ROWS, PASSAGES, LONGEST = 11, 3, {"query": 5, "passage": 12}
+ROWS = 11
+PASSAGES = 3
+LONGEST = {"query": 5, "passage": 12}
 
 
 def data(batch_size, **options):
     """Two batches of random ids; the last passage of some rows is absent."""
     rng = np.random.default_rng(1)
-    inputs, present = {}, rng.integers(0, 2, (ROWS, PASSAGES)) | [1, 1, 0]
+    inputs = {}
+    present = rng.integers(0, 2, (ROWS, PASSAGES)) | [1, 1, 0]
     for tower, shape in (("query", (ROWS,)), ("passage", (ROWS, PASSAGES))):
         lengths = rng.integers(2, LONGEST[tower] + 1, shape) * (present if tower == "passage" else 1)
         flat = lengths.reshape(-1)

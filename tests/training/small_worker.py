@@ -13,7 +13,8 @@ from tests.training import small_run, small_towers
 
 
 def main(directory, index):
-    directory, strategy = pathlib.Path(directory), create_strategy("auto", timeout_s=60)
+    directory = pathlib.Path(directory)
+    strategy = create_strategy("auto", timeout_s=60)
     run = small_run.trainer(directory / "bert", strategy)
     small_run.fit(run)
     np.savez(directory / f"bert-{index}.npz", **small_run.weights(run))

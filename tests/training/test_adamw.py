@@ -14,9 +14,12 @@ from tests.training.numpy_optimizer import numpy_steps
 def test_adamw_equals_numpy(width):
     """Dense and sparse gradients: Keras' own AdamW squares the rows of a repeated token one by one."""
     rng = np.random.default_rng(0)
-    ids, rows = np.array([1, 1, 3, 1]), rng.normal(size=(5, 4, width))
-    start, gradients = rng.normal(size=(4, width)), rng.normal(size=(5, 4, width))
-    added, options = np.zeros((5, 4, width)), {"beta_1": 0.8, "beta_2": 0.95}
+    ids = np.array([1, 1, 3, 1])
+    rows = rng.normal(size=(5, 4, width))
+    start = rng.normal(size=(4, width))
+    gradients = rng.normal(size=(5, 4, width))
+    added = np.zeros((5, 4, width))
+    options = {"beta_1": 0.8, "beta_2": 0.95}
     for step in range(5):
         np.add.at(added[step], ids, rows[step])
     variables = [keras.Variable(start.astype("float32"), name=name) for name in ("plain", "bias", "slow", "table")]
@@ -44,7 +47,8 @@ def test_lamb_equals_numpy(decay):
     for gradient in gradients.astype("float32"):
         optimizer.apply([tf.constant(gradient)] * 5, variables)
     for variable in variables:
-        excluded, parts = variable.name in ("bias", "excluded"), 3 if variable.name == "query_key_value" else 1
+        excluded = variable.name in ("bias", "excluded")
+        parts = 3 if variable.name == "query_key_value" else 1
         options = {"kind": "AdamW" if excluded else "LAMB", "parts": parts}
         expected = numpy_steps(start[variable.name], gradients, 0.01, 0.0 if excluded else decay, **options)
         np.testing.assert_allclose(variable, expected, atol=1e-6, err_msg=variable.name)
@@ -73,7 +77,8 @@ def test_lamb_on_a_scalar():
 )
 def test_repeated_tokens_are_summed_before_clipping(kind, clip):
     """The gradient has rows (9, 12) and (-3, 4), with norm sqrt(250); each of the four summands is at most 5."""
-    ids, rows = tf.constant([1, 1, 1, 2]), tf.constant([[3.0, 4.0]] * 3 + [[-3.0, 4.0]])
+    ids = tf.constant([1, 1, 1, 2])
+    rows = tf.constant([[3.0, 4.0]] * 3 + [[-3.0, 4.0]])
     gradient = tf.IndexedSlices(rows, ids, tf.constant([4, 2]))
     optimizer = getattr(keras_bert, kind)(1.0, weight_decay=0, beta_1=0.0, bias_correction=False, **{clip: 5.0})
     optimizer.apply([gradient], [keras.Variable(np.zeros((4, 2), "float32"))])
@@ -120,7 +125,8 @@ def test_settings_not_supported_in_16_bits():
 def test_weights_in_16_bits(dtype, kind):
     """With steps of a third of the bfloat16 spacing, the weights equal the rounded weights of a float64 run."""
     rng = np.random.default_rng(0)
-    weights, gradients = rng.uniform(1, 2, (3, 4)), 1e-3 * np.abs(rng.normal(size=(40, 3, 4)))
+    weights = rng.uniform(1, 2, (3, 4))
+    gradients = 1e-3 * np.abs(rng.normal(size=(40, 3, 4)))
     variable = keras.Variable(weights, dtype=dtype)
     optimizer = getattr(keras_bert, kind)(2e-3, weight_decay=0.1, epsilon=1e-6, global_clipnorm=1e9)
     for index in range(2):

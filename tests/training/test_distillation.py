@@ -74,7 +74,8 @@ def test_exact_at_all_temperatures(temperature):
     rng = np.random.default_rng(1)
     teacher, student = (3 * rng.normal(size=(2, 200, 3))).astype("float32")
     student[:50] = teacher[:50] + 1e-3 * student[:50]
-    teacher[-2:], student[-2:] = [9, -1e9, -1e9], [-9, -1e9, -1e9]  # Padding.
+    teacher[-2:] = [9, -1e9, -1e9]
+    student[-2:] = [-9, -1e9, -1e9]  # Padding.
     doubles = [logits.astype(float) / temperature for logits in (teacher, student)]
     logs = [scipy.special.log_softmax(logits, -1) for logits in doubles]
     chances = np.exp(logs)
@@ -135,7 +136,9 @@ def test_one_of_several_losses_has_the_teacher():
 
 def test_regression():
     """The temperature has no part in it."""
-    labels, teacher, student = np.float32([1, 2, 3, 4]), STUDENT[:, :1], TEACHER[:, :1]
+    labels = np.float32([1, 2, 3, 4])
+    teacher = STUDENT[:, :1]
+    student = TEACHER[:, :1]
     loss = distillation_loss(regression_loss(), temperature=9.0, alpha=0.25)
     expected = 0.25 * (student - teacher)[:, 0] ** 2 + 0.75 * (student[:, 0] - labels) ** 2
     assert mean(loss, given(labels, teacher), student) == pytest.approx(expected.mean(), rel=1e-5)
@@ -150,7 +153,9 @@ def test_pretraining():
     }
     outputs = {"mlm_logits": STUDENT.reshape(2, 2, 3), "nsp_logits": STUDENT[:2, :2]}
     outputs |= {"teacher_mlm_logits": TEACHER.reshape(2, 2, 3)}
-    soft, rows, importance = softened(3.0), tf.ones(2), targets["mask_weights"].numpy().ravel()
+    soft = softened(3.0)
+    rows = tf.ones(2)
+    importance = targets["mask_weights"].numpy().ravel()
     masked_lm, nsp = pretraining_distillation_losses(temperature=3.0, alpha=0.25)
     plain, plain_nsp = pretraining_losses()
     total, weight = masked_lm.sums(targets, outputs, rows)

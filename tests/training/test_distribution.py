@@ -71,7 +71,8 @@ def test_each_row_goes_to_one_replica(mirrored):
 
 
 def test_unsupported_batches():
-    run, x = linear(), np.ones((7, 3), "float32")
+    run = linear()
+    x = np.ones((7, 3), "float32")
     inputs = tf.data.Dataset.from_tensor_slices({"x": x}).batch(3)
     with pytest.raises(ValueError, match="the weights of a batch must have one value per row"):
         run.evaluate(tf.data.Dataset.from_tensors(({"x": x}, x[:, 0], x[:, :2])))

@@ -31,7 +31,8 @@ def test_predict_keeps_every_row_in_order(mirrored):
 def test_padding_of_ragged_targets_does_not_count():
     """Rows of 1, 4, 2, 3 and 5 tokens in batches of 2 of different lengths."""
     rng = np.random.default_rng(0)
-    lengths, x = [1, 4, 2, 3, 5], rng.normal(size=(15, 3)).astype("float32")
+    lengths = [1, 4, 2, 3, 5]
+    x = rng.normal(size=(15, 3)).astype("float32")
     classes = rng.integers(0, 3, 15).astype("int32")
     inputs, targets = (tf.RaggedTensor.from_row_lengths(values, lengths) for values in (x, classes))
     batches = keras_bert.data.Batches({"x": inputs}, targets, batch_size=2, boundaries=[2, 4, 5])
@@ -62,7 +63,8 @@ def test_padding_of_ragged_targets_does_not_count():
 def test_losses_as_metrics(mirrored):
     """Batch by batch, with rows of weight 0, and with a metric over all rows; `finish` is applied to the mean."""
     rng = np.random.default_rng(7)
-    inputs, labels = {"x": rng.normal(size=(7, 3)).astype("float32")}, np.array([0, 1, 1, 2, 0, 1, 2], "int32")
+    inputs = {"x": rng.normal(size=(7, 3)).astype("float32")}
+    labels = np.array([0, 1, 1, 2, 0, 1, 2], "int32")
     weights = np.array([1, 0, 0.5, 1, 0, 2, 0], "float32")
     batches = Stream(tf.data.Dataset.from_tensor_slices((inputs, labels, weights[:, None])).batch(3))
     means = [
@@ -97,7 +99,8 @@ def test_losses_as_metrics(mirrored):
 def test_losses_as_the_only_metrics_keep_no_outputs(monkeypatch):
     """The logits of all held-out records would not fit into memory."""
     run = linear(metrics=Loss("mean", lambda y, out: out["logits"][:, 0]))
-    outputs, kept = Evaluator.outputs, []
+    outputs = Evaluator.outputs
+    kept = []
     monkeypatch.setattr(Evaluator, "outputs", lambda *a, **k: kept.append(outputs(*a, **k)) or kept[-1])
     results = run.evaluate(numbered(1, 2))
     assert set(results) == {"loss", "number", "mean"}
@@ -143,6 +146,9 @@ def test_logits_are_computed_once(tmp_path, model, caplog):
         cached_outputs(path, model, rows(), "other model")
         cached_outputs(path, model, rows(first=1), "other model")
         assert asked.call_count == 2
-        asked.return_value = Evaluation({"logits": found * np.nan}, None, {})
-        with pytest.raises(ValueError, match="the logits of dev: 5 rows are not finite"):
-            cached_outputs(path, model, rows(), "key")
+    undefined = Evaluation({"logits": found * np.nan}, None, {})
+    with (
+        mock.patch.object(Evaluator, "outputs", return_value=undefined),
+        pytest.raises(ValueError, match="the logits of dev: 5 rows are not finite"),
+    ):
+        cached_outputs(path, model, rows(), "key")

@@ -29,7 +29,8 @@ def test_targets_may_have_an_extra_dimension(shape):
     outputs = {"logits": np.array([[1.0], [4.0]], "float32")}
     targets = tf.reshape(tf.constant([3.0, 4.5]), shape)
     assert mean(losses.regression_loss(), targets, outputs) == pytest.approx((4 + 0.25) / 2)
-    targets, outputs = tf.reshape(tf.constant([1, 2], tf.uint8), shape), {"logits": LOGITS, "nsp_logits": LOGITS}
+    targets = tf.reshape(tf.constant([1, 2], tf.uint8), shape)
+    outputs = {"logits": LOGITS, "nsp_logits": LOGITS}
     expected = (cross_entropy(LOGITS[0], 1) + cross_entropy(LOGITS[1], 2)) / 2
     assert mean(losses.classification_loss(), targets, outputs) == pytest.approx(expected)
     next_sentence = {"next_sentence_labels": tf.cast(targets, tf.int32)}
@@ -80,7 +81,9 @@ def test_tokens_and_label_smoothing(smoothing):
         loss = losses.token_loss(smoothing)
         weights = loss.row_weights(labels, tf.ones(2))
         found = tf.reduce_sum(loss.values(labels, {"logits": logits}) * weights) / tf.reduce_sum(weights)
-    logs, gradient, expected = logits.numpy(), np.zeros((2, 3, 4)), 0
+    logs = logits.numpy()
+    gradient = np.zeros((2, 3, 4))
+    expected = 0
     logs -= np.log(np.exp(logs).sum(-1, keepdims=True))
     for row, column in ((0, 0), (0, 1), (1, 1)):
         mixture = np.eye(4)[labels[row, column]] * (1 - smoothing) + smoothing / 4
@@ -152,7 +155,8 @@ def test_targets_of_wrong_shape_or_type():
 
 def test_weights_apply_to_leading_dimensions():
     """With as many values per row as rows: along the other axis, the sum would be 1 * 4 + 2 * 6."""
-    values, weights = tf.constant([[1.0, 2.0], [3.0, 4.0]]), tf.constant([1.0, 2.0])
+    values = tf.constant([[1.0, 2.0], [3.0, 4.0]])
+    weights = tf.constant([1.0, 2.0])
     for given, rows in ((lambda _: weights, tf.ones(2)), (None, weights), (lambda _: weights[:, None], tf.ones(2))):
         total, weight = losses.Loss("x", lambda *_: values, given).sums(None, None, rows)
         assert (float(total), float(weight)) == (1 * 3 + 2 * 7, 3)
@@ -198,7 +202,8 @@ def test_cosine(outputs):
 @pytest.mark.parametrize("distance", ["cosine", "euclidean"])
 def test_triplets(outputs, distance):
     """The third row has no wrong passage, the second one a single one."""
-    queries, passages = outputs["query_embedding"][:, None], outputs["passage_embedding"]
+    queries = outputs["query_embedding"][:, None]
+    passages = outputs["passage_embedding"]
     if distance == "cosine":
         distances = 1 - (unit(queries) * unit(passages)).sum(-1)
     else:
@@ -217,7 +222,9 @@ def test_in_batch_negatives(outputs, symmetric):
     queries, passages = unit(outputs["query_embedding"]), unit(outputs["passage_embedding"])
     expected = 0.0
     for row in range(3):
-        right, wrong, others = queries[row] @ passages[row, 0] / 0.1, [], []
+        right = queries[row] @ passages[row, 0] / 0.1
+        wrong = []
+        others = []
         for other in range(3):
             same_query = ids["query_ids"][other] == ids["query_ids"][row]
             alike = same_query or ids["passage_ids"][other, 0] == ids["passage_ids"][row, 0]

@@ -12,7 +12,11 @@ from keras_bert.training import memory_estimate
 from tests.pipelines.programs import cut_if
 from tests.training import small_run, small_towers
 
-ROWS, LENGTH, HEADS, WIDTH, INNER = 3, 5, 2, 4, 8
+ROWS = 3
+LENGTH = 5
+HEADS = 2
+WIDTH = 4
+INNER = 8
 
 
 def block(dtype, dropout):
@@ -36,11 +40,10 @@ def block(dtype, dropout):
 )
 def test_a_block_keeps_these_tensors(dtype, dropout, queries, wide, narrow):
     shapes = (ROWS, LENGTH, WIDTH), (ROWS, queries, WIDTH), (ROWS, HEADS, queries, LENGTH), (ROWS, queries, INNER)
-    expected = sum(
-        count * np.empty(shape, kept).nbytes
-        for counts, kept in ((wide, "float32"), (narrow, "float16"))
-        for count, shape in zip(counts, shapes, strict=True)
-    )
+    expected = 0
+    for in_float32, in_float16, shape in zip(wide, narrow, shapes, strict=True):
+        expected += in_float32 * np.empty(shape, "float32").nbytes
+        expected += in_float16 * np.empty(shape, "float16").nbytes
     assert memory_estimate.block_bytes(block(dtype, dropout), ROWS, LENGTH, queries) == expected
 
 

@@ -106,7 +106,8 @@ def train(config, setting, folder, dev, programs, model=(), optimizer=(), packed
 @pytest.fixture
 def made(monkeypatch):
     """The programs that were made."""
-    made, first = [], program.Program.__init__
+    made = []
+    first = program.Program.__init__
 
     def init(self, parts):
         made.append(self)
@@ -252,7 +253,8 @@ def test_graphs_that_a_key_does_not_describe_are_not_shared(config):
 
 @pytest.mark.parametrize(("rate", "total", "warmup"), [(3e-4, 37, 7), (0.01, 10, 0), (1.0, 7, 1), (5e-5, 111, 111)])
 def test_linear_rates_are_those_of_the_constants(rate, total, warmup):
-    schedule, steps = LinearSchedule(rate, total, warmup_steps=warmup), tf.range(total + 3)
+    schedule = LinearSchedule(rate, total, warmup_steps=warmup)
+    steps = tf.range(total + 3)
     constants = tf.function(schedule)(steps)
     as_input = tf.function(linear_rate)(steps, tf.constant(linear_numbers(schedule)))
     assert as_input.numpy().tobytes() == constants.numpy().tobytes()

@@ -98,11 +98,12 @@ def test_frozen_weights_are_not_saved(tmp_path):
 
     def restore(start, frozen=True):
         model = keras.Sequential([keras.Input((1,)), keras.layers.Dense(1, name="dense")], name="model")
-        model.layers[0].kernel.assign([[start]])
-        model.layers[0].kernel.trainable = not frozen
+        (layer,) = model.layers
+        layer.kernel.assign([[start]])
+        layer.kernel.trainable = not frozen
         settings = run_state.run_settings({}, Stream(dataset), 1, {}, keras.optimizers.SGD(), model)
         state = run_state.RunState(tmp_path, tf.distribute.get_strategy(), model, {}, settings)
-        return state, model.layers[0], state.restore()
+        return state, layer, state.restore()
 
     dataset = tf.data.Dataset.range(1)
     state, layer, _ = restore(2.0)
