@@ -8,7 +8,9 @@ from keras import ops
 from keras_bert.checks import check_choice
 from keras_bert.layers.graphs import compiled, custom_gradient
 
-_A, _B = math.sqrt(2 / math.pi), math.sqrt(2 / math.pi) * 0.044715
+# Of the tanh approximation.
+_A = math.sqrt(2 / math.pi)
+_B = math.sqrt(2 / math.pi) * 0.044715
 
 
 def _weighted(cdf, density):
@@ -74,7 +76,7 @@ _INFERENCE = {
     "tanh": ops.tanh,
     "linear": lambda x: x,
 }
-_TRAINING = {**_INFERENCE, "gelu": gelu, "gelu_new": gelu_tanh}
+_TRAINING = _INFERENCE | {"gelu": gelu, "gelu_new": gelu_tanh}
 
 
 def activate(x, name, training=None):
@@ -83,8 +85,11 @@ def activate(x, name, training=None):
     In training, GELU has a custom gradient. In inference, TensorFlow runs plain operations in the dtype of `x`; other
     backends fuse the version with the custom gradient, which computes in float32.
     """
-    ours = training or keras.config.backend() != "tensorflow"
-    return (_TRAINING if ours else _INFERENCE)[name](x)
+    if training or keras.config.backend() != "tensorflow":
+        function = _TRAINING[name]
+    else:
+        function = _INFERENCE[name]
+    return function(x)
 
 
 def check_activation(name):

@@ -67,8 +67,11 @@ class MultiHeadAttention(Composite):
         self.output_dense = self.make_dense(hidden_size, "output")
 
     def build(self, hidden_shape):
-        projections = [self.query, self.key_value] if self.cross_attention else [self.query_key_value]
-        for part in (*projections, self.output_dense):
+        if self.cross_attention:
+            parts = [self.query, self.key_value]
+        else:
+            parts = [self.query_key_value]
+        for part in (*parts, self.output_dense):
             part.build((None, None, self.hidden_size))
 
     def call(
@@ -86,8 +89,9 @@ class MultiHeadAttention(Composite):
         if positions is not None:
             query, hidden, attention_mask = self._at(positions, query, hidden, attention_mask)
             score_bias = self._bias_at(positions, score_bias)
+        drops = training and self.dropout
         # XLA cannot compute the kernel in float16 on CPUs.
-        if _FUSED and self.compute_dtype != "float16" and not return_probabilities and not (training and self.dropout):
+        if _FUSED and self.compute_dtype != "float16" and not return_probabilities and not drops:
             return self._fused(query, key, value, hidden, attention_mask, score_bias), None
         return self.attend(query, key, value, hidden, attention_mask, seed, training, score_bias)
 
@@ -118,7 +122,9 @@ class MultiHeadAttention(Composite):
 
     def _fused(self, query, key, value, hidden, attention_mask, score_bias):
         batch, length, _ = ops.shape(hidden)
-        query, value = (ops.transpose(part, (0, 2, 1, 3)) for part in (query, value))  # (batch, length, heads, size)
+        # (batch, length, heads, size)
+        query = ops.transpose(query, (0, 2, 1, 3))
+        value = ops.transpose(value, (0, 2, 1, 3))
         key = ops.transpose(key, (0, 3, 1, 2))
         if attention_mask is not None:  # cuDNN does not broadcast the mask along the query.
             attention_mask = ops.broadcast_to(attention_mask, (batch, 1, length, ops.shape(key)[1]))
@@ -136,7 +142,10 @@ class MultiHeadAttention(Composite):
         if attention_mask is not None:
             scores = scores + attention_bias(attention_mask)
         # Keras warns about a softmax over a single value, which occurs for a sequence of one token.
-        probabilities = ops.ones_like(scores) if scores.shape[-1] == 1 else ops.softmax(scores)
+        if scores.shape[-1] == 1:
+            probabilities = ops.ones_like(scores)
+        else:
+            probabilities = ops.softmax(scores)
         probabilities = ops.cast(probabilities, self.compute_dtype)
         dropped = self.probability_dropout(probabilities, seed=seed, training=training)
         context = ops.transpose(ops.matmul(dropped, value), (0, 2, 1, 3))

@@ -15,17 +15,21 @@ class Dense(Quantizable, keras.layers.Dense):
         y = Dense(3072, activation="relu")(x)
     """
 
-    table_name, scaled_axis = "kernel", 1
+    table_name = "kernel"
+    scaled_axis = 1
 
     def call(self, inputs, training=None):
-        flat = len(inputs.shape) == 2
-        rows = inputs if flat else ops.reshape(inputs, (-1, inputs.shape[-1]))
-        rows = self.multiply(rows)
+        if len(inputs.shape) == 2:
+            return self._of_rows(inputs)
+        rows = ops.reshape(inputs, (-1, inputs.shape[-1]))
+        return ops.reshape(self._of_rows(rows), (*ops.shape(inputs)[:-1], self.units))
+
+    def _of_rows(self, inputs):
+        rows = self.multiply(inputs)
         if self.use_bias:
             # A copy, since a custom gradient must not capture variables.
             rows = _add_bias(rows, ops.copy(self.bias))
-        rows = self.activation(rows)
-        return rows if flat else ops.reshape(rows, (*ops.shape(inputs)[:-1], self.units))
+        return self.activation(rows)
 
     def multiply(self, rows):
         """Returns the product of rows and the kernel, with the LoRA update."""
@@ -64,10 +68,17 @@ class Composite(Configured, keras.layers.Layer):
 
     def get_config(self):
         config = super().get_config()
-        parts = {path: changes for path, part in _parts(self) if (changes := self._changes(part))}
-        return {**config, "parts": parts} if parts else config
+        parts = {}
+        for path, part in _nested_parts(self):
+            changes = self._changes_of(part)
+            if changes:
+                parts[path] = changes
+        if parts:
+            config["parts"] = parts
+        return config
 
-    def _changes(self, part):
+    def _changes_of(self, part):
+        """Returns what was changed in a sublayer after it was made, as config values."""
         changes = {}
         if part.trainable != self.trainable:
             changes["trainable"] = part.trainable
@@ -81,7 +92,7 @@ class Composite(Configured, keras.layers.Layer):
         config = dict(config)
         parts = config.pop("parts", {})
         layer = super().from_config(config)
-        for path, part in _parts(layer):
+        for path, part in _nested_parts(layer):
             changes = parts.get(path, {})
             if "trainable" in changes:
                 part.trainable = changes["trainable"]
@@ -91,8 +102,8 @@ class Composite(Configured, keras.layers.Layer):
         return layer
 
 
-def _parts(layer, prefix=""):
+def _nested_parts(layer, prefix=""):
     """Yields the path and the layer of all nested sublayers, parents before children."""
     for part in layer._flatten_layers(include_self=False, recursive=False):
         yield prefix + part.name, part
-        yield from _parts(part, f"{prefix}{part.name}/")
+        yield from _nested_parts(part, f"{prefix}{part.name}/")

@@ -56,14 +56,18 @@ class Dropout(Unquantized, keras.layers.Layer):
 
     def next_seed(self):
         """Returns a new seed for `call`, or `None` if the rate is 0."""
-        return self.seed_generator.next() if self.rate > 0 else None
+        if self.rate > 0:
+            return self.seed_generator.next()
+        return None
 
     def call(self, inputs, seed=None, training=None):
         if not training or self.rate == 0:
             return inputs
         # Differs from BERT: the rate is rounded to a multiple of 1/65536, the resolution of 16 bits.
         dropped = round(self.rate * 65536)
-        bits = _random_int16(ops.shape(inputs), self.next_seed() if seed is None else seed)
+        if seed is None:
+            seed = self.next_seed()
+        bits = _random_int16(ops.shape(inputs), seed)
         keep = ops.cast(bits >= dropped - 32768, inputs.dtype)
         return inputs * (keep * (65536 / (65536 - dropped)))
 
@@ -75,4 +79,5 @@ def _random_int16(shape, seed):
     """Returns uniform int16 values of a shape, two from each 32-bit word."""
     size = math.prod(shape)
     words = keras.random.randint(((size + 1) // 2, 1), -(2**31), 2**31 - 1, "int32", GivenSeed(seed))
-    return ops.reshape(ops.reshape(ops.view(words, "int16"), (-1,))[:size], shape)
+    halves = ops.reshape(ops.view(words, "int16"), (-1,))
+    return ops.reshape(halves[:size], shape)

@@ -25,17 +25,23 @@ class TokenEmbedding(Quantizable, keras.layers.ReversibleEmbedding):
         logits = table(vectors, reverse=True)
     """
 
-    table_name, scaled_axis = "embeddings", 0
+    table_name = "embeddings"
+    scaled_axis = 0
 
     def add_weight(self, *args, **options):
         # Under mixed precision, the rows that are looked up are cast, not the whole table.
-        return super().add_weight(*args, **{**options, "autocast": False})
+        options["autocast"] = False
+        return super().add_weight(*args, **options)
 
     def call(self, inputs, reverse=False):
-        return super().call(inputs if reverse else _no_wrap(inputs, self.input_dim), reverse=reverse)
+        if not reverse:
+            inputs = _no_wrap(inputs, self.input_dim)
+        return super().call(inputs, reverse=reverse)
 
     def quantized_call(self, inputs, reverse=False):
-        return super().quantized_call(inputs if reverse else _no_wrap(inputs, self.input_dim), reverse=reverse)
+        if not reverse:
+            inputs = _no_wrap(inputs, self.input_dim)
+        return super().quantized_call(inputs, reverse=reverse)
 
 
 @keras.saving.register_keras_serializable(package="keras_bert")
@@ -100,29 +106,39 @@ class BertEmbeddings(Composite):
                 initializer=keras.initializers.TruncatedNormal(stddev=self.initializer_range),
                 name="segment_embeddings",
             )
-        positions_named(self.positions).build(self)
+        self.position_table = positions_named(self.positions).add_table(self)
         self.norm.build((None, None, self.hidden_size))
         if self.projection:
             self.projection.build((None, None, self.hidden_size))
 
     def call(self, tokens, segment_ids, position_ids=None, training=None, inference=False):
-        positions = positions_named(self.positions)
-        if positions.is_limited and position_ids is None:
+        if position_ids is None and positions_named(self.positions).is_limited:
             tokens = check_length(tokens, self.max_length)
-        hidden = tokens
+        hidden = self._with_segments(tokens, segment_ids)
+        hidden = self._with_positions(hidden, tokens, position_ids)
+        if inference:
+            training = False
+        hidden = self.output_dropout(self.norm(hidden), training=training)
+        if self.projection:
+            hidden = self.projection(hidden)
+        return hidden
+
+    def _with_segments(self, hidden, segment_ids):
+        if self.num_segments == 0:
+            return hidden
         if self.num_segments == 1:
-            hidden = hidden + self.segment_table[0]
-        elif self.num_segments:
-            hidden = hidden + ops.take(self.segment_table, _no_wrap(segment_ids, self.num_segments), axis=0)
-        table = positions.table(self)
-        if table is not None:
-            if position_ids is None:
-                rows = table[: ops.shape(tokens)[1]]
-            else:
-                rows = ops.take(table, _no_wrap(position_ids, self.max_length), axis=0)
-            hidden = hidden + ops.cast(rows, hidden.dtype)
-        hidden = self.output_dropout(self.norm(hidden), training=False if inference else training)
-        return self.projection(hidden) if self.projection else hidden
+            return hidden + self.segment_table[0]
+        return hidden + ops.take(self.segment_table, _no_wrap(segment_ids, self.num_segments), axis=0)
+
+    def _with_positions(self, hidden, tokens, position_ids):
+        table = positions_named(self.positions).table(self)
+        if table is None:
+            return hidden
+        if position_ids is None:
+            rows = table[: ops.shape(tokens)[1]]
+        else:
+            rows = ops.take(table, _no_wrap(position_ids, self.max_length), axis=0)
+        return hidden + ops.cast(rows, hidden.dtype)
 
     def compute_output_shape(self, tokens_shape, segment_ids_shape=None, position_ids_shape=None):
         return (*tokens_shape[:-1], self.output_size or self.hidden_size)
@@ -158,7 +174,8 @@ class PositionIds(Unquantized, keras.layers.Layer):
         self.built = True
 
     def call(self, token_ids, position_ids=None):
-        token_ids = token_ids if position_ids is not None else check_length(token_ids, self.max_length)
+        if position_ids is None:
+            token_ids = check_length(token_ids, self.max_length)
         is_token = ops.cast(ops.not_equal(token_ids, self.padding_id), "int32")
         count = ops.cumsum(is_token, axis=1)
         if position_ids is not None:
@@ -205,11 +222,12 @@ class ScaledEmbeddings(Composite):
         self.output_dropout = Dropout(dropout, name="dropout", **self.part_options)
 
     def build(self, tokens_shape):
-        positions_named(self.positions).build(self)
+        self.position_table = positions_named(self.positions).add_table(self)
 
     def call(self, tokens, training=None):
         tokens = check_length(tokens, self.max_length)
-        return self.output_dropout(self._sum(tokens, self.table()[: ops.shape(tokens)[1]]), training=training)
+        positions = self.table()[: ops.shape(tokens)[1]]
+        return self.output_dropout(self._sum(tokens, positions), training=training)
 
     def step(self, tokens, position):
         """Returns the embeddings of tokens `(batch, rows, hidden_size)` that are all at one position."""

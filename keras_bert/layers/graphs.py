@@ -28,8 +28,14 @@ def custom_gradient(function):
     @ops.custom_gradient
     def outside_graphs(*tensors):
         result, gradient = function(*tensors)
-        # The PyTorch backend passes the arguments and `upstream`, the others only the upstream gradient.
-        return result, lambda *args, upstream=None: gradient(args[0] if upstream is None else upstream)
+
+        def backward(*args, upstream=None):
+            # The PyTorch backend passes the arguments and `upstream`, the others only the upstream gradient.
+            if upstream is None:
+                upstream = args[0]
+            return gradient(upstream)
+
+        return result, backward
 
     @functools.wraps(function)
     def wrapper(*tensors):
@@ -54,9 +60,10 @@ def compiled(function):
 
     @functools.wraps(function)
     def wrapper(*tensors):
-        if not _in_graph() or not tensors[0].shape.rank or (tensors[0].shape[-1] or 0) < _WIDE:
+        shape = tensors[0].shape
+        if not _in_graph() or not shape.rank or (shape[-1] or 0) < _WIDE:
             return function(*tensors)
-        return tf.ensure_shape(in_one_pass(*tensors), tensors[0].shape)
+        return tf.ensure_shape(in_one_pass(*tensors), shape)
 
     return wrapper
 
@@ -77,7 +84,10 @@ def remat(function):
         def backward(*upstream):
             with tf.GradientTape() as tape:
                 # Depends on the gradient; otherwise compilers would merge both copies of the operations.
-                again = [tensor + tf.cast(_zero_after(upstream[0]), tensor.dtype) for tensor in inputs]
+                again = []
+                for tensor in inputs:
+                    zero = tf.cast(_zero_after(upstream[0]), tensor.dtype)
+                    again.append(tensor + zero)
                 tape.watch(again)
                 repeated = function(*again)
             sources = [*again, *variables]
@@ -126,8 +136,10 @@ def in_parts(function, inputs, specs, *, is_there, most, size, variables, genera
     if most is None:
         return rows.outputs(values)
     is_small = ops.shape(is_there)[0] <= most
-    if isinstance(is_small, bool):
-        return compute(inputs, 0, values) if is_small else rows.outputs(values)
+    if is_small is True:
+        return compute(inputs, 0, values)
+    if is_small is False:
+        return rows.outputs(values)
     if control_flow_util.GraphOrParentsInXlaContext(tf.compat.v1.get_default_graph()):
         return rows.outputs(values)  # XLA does not compile the gradient of a condition whose shapes it must know.
     at_once = tf.function(lambda: compute(inputs, 0, values), autograph=False)
@@ -140,11 +152,14 @@ def _stateless(function, inputs, states):
     with keras.StatelessScope(state_mapping=states, collect_losses=True) as scope:
         before = dict(scope.state_mapping)
         outputs = function(inputs)
-    is_generator = {id(variable) for variable, _ in states if variable.path.endswith("seed_generator_state")}
+    generators = set()
+    for variable, _ in states:
+        if variable.path.endswith("seed_generator_state"):
+            generators.add(id(variable))
     changed = []
-    for name, value in scope.state_mapping.items():
-        if name not in is_generator and before.get(name) is not value:
-            changed.append(name)
+    for index, value in scope.state_mapping.items():
+        if index not in generators and before.get(index) is not value:
+            changed.append(index)
     if scope.losses or changed:
         raise ValueError(
             "a model of windows must not have layers that call `add_loss` or update variables in the forward pass, "
@@ -167,13 +182,17 @@ class _RowsInParts:
         self._needed = -(-tf.reduce_sum(tf.cast(is_there, tf.int32)) // tf.maximum(self._size, 1))
         order = tf.argsort(tf.cast(is_there, tf.int32), direction="DESCENDING", stable=True)
         self._place = tf.argsort(order)  # Of each row among the ordered ones.
-        self._inputs = {name: self._parted(tf.gather(values, order)) for name, values in inputs.items()}
+        self._inputs = {}
+        for name, values in inputs.items():
+            self._inputs[name] = self._parted(tf.gather(values, order))
 
     def _parted(self, values):
         """Reshapes `(rows, ...)` to `(parts, size, ...)`, with zeros at the end."""
         lacking = self._count * self._size - tf.shape(values)[0]
-        widths = [[0, lacking], *([0, 0] for _ in values.shape[1:])]
-        return tf.reshape(tf.pad(values, widths), tf.concat([[self._count, self._size], tf.shape(values)[1:]], 0))
+        widths = [[0, lacking]]
+        widths += [[0, 0]] * len(values.shape[1:])
+        shape = tf.concat([[self._count, self._size], tf.shape(values)[1:]], 0)
+        return tf.reshape(tf.pad(values, widths), shape)
 
     def _part(self, index):
         return {name: values[index] for name, values in self._inputs.items()}
@@ -188,8 +207,10 @@ class _RowsInParts:
         outputs = {}
         for name, of_parts in zip(names, attached, strict=True):
             flat = tf.reshape(of_parts, tf.concat([[-1], tf.shape(of_parts)[2:]], 0))
-            of_rows = tf.ensure_shape(tf.gather(flat, self._place), [None, *self._specs[name].shape[1:]])
-            is_there = tf.reshape(self._is_there, [-1, *(1 for _ in of_rows.shape[1:])])
+            of_rows = tf.gather(flat, self._place)
+            of_rows = tf.ensure_shape(of_rows, [None, *self._specs[name].shape[1:]])
+            ones = [1] * len(of_rows.shape[1:])
+            is_there = tf.reshape(self._is_there, [-1, *ones])
             outputs[name] = tf.where(is_there, of_rows, tf.zeros([], of_rows.dtype))
         return outputs
 
@@ -198,7 +219,11 @@ class _RowsInParts:
         buffers = {}
         axes = tf.unstack(tf.shape(next(iter(self._inputs.values()))))[2:]
         for name, spec in self._specs.items():
-            sizes = [axes[place] if size is None else size for place, size in enumerate(spec.shape[1:])]
+            sizes = []
+            for place, size in enumerate(spec.shape[1:]):
+                if size is None:  # A free axis is that of the inputs.
+                    size = axes[place]
+                sizes.append(size)
             buffers[name] = tf.zeros([self._count, self._size, *sizes], spec.dtype)
 
         def with_part(index, buffers):
@@ -215,8 +240,10 @@ class _RowsInParts:
 
         def backward(*upstream):
             def with_part(index, sums):
-                of_part = self._part_gradients(index, names, [gradient[index] for gradient in upstream], values)
-                return index + 1, [total + part for total, part in zip(sums, of_part, strict=True)]
+                upstream_of_part = [gradient[index] for gradient in upstream]
+                gradients = self._part_gradients(index, names, upstream_of_part, values)
+                totals = [total + gradient for total, gradient in zip(sums, gradients, strict=True)]
+                return index + 1, totals
 
             zeros = [tf.zeros_like(values[number]) for number in self._trained]
             gradients = [None] * len(values)
@@ -241,8 +268,13 @@ class _RowsInParts:
 
     def _in_turn(self, with_part, state):
         """Returns the state after all parts with rows that are there, one at a time, for the sake of memory."""
-        loop = tf.while_loop(lambda index, _: index < self._needed, with_part, (0, state), parallel_iterations=1)
-        return loop[1]
+        _, final = tf.while_loop(
+            lambda index, _: index < self._needed,
+            with_part,
+            (0, state),
+            parallel_iterations=1,
+        )
+        return final
 
 
 def expect_at_most(tensor, size, limit, message):

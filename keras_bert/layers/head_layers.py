@@ -48,7 +48,11 @@ class Pooler(Composite):
         self.dense.build((None, self.hidden_size))
 
     def call(self, sequence_output, padding_mask=None):
-        return self.dense(_last_token(sequence_output, padding_mask) if self.last else sequence_output[:, 0])
+        if self.last:
+            pooled = _last_token(sequence_output, padding_mask)
+        else:
+            pooled = sequence_output[:, 0]
+        return self.dense(pooled)
 
     def compute_output_shape(self, sequence_output_shape, padding_mask_shape=None):
         return (sequence_output_shape[0], self.hidden_size)
@@ -300,13 +304,17 @@ class SentencePooling(Unquantized, keras.layers.Layer):
     @property
     def modes(self):
         """The poolings, a tuple also of one."""
-        return (self.pooling,) if isinstance(self.pooling, str) else self.pooling
+        if isinstance(self.pooling, str):
+            return (self.pooling,)
+        return self.pooling
 
     def call(self, sequence_output, padding_mask):
         hidden = ops.cast(sequence_output, "float32")
         real = ops.expand_dims(ops.cast(ops.not_equal(padding_mask, 0), "float32"), -1)
         pooled = ops.concatenate([_pool(mode, hidden, real) for mode in self.modes], axis=-1)
-        return unit_length(pooled) if self.normalize else pooled
+        if self.normalize:
+            pooled = unit_length(pooled)
+        return pooled
 
     def compute_output_spec(self, sequence_output, padding_mask):
         batch, _, width = sequence_output.shape
@@ -341,11 +349,16 @@ def unit_length(vectors):
 
 def checked_pooling(pooling):
     """Returns a pooling, or a tuple of several different ones; raises for any other."""
-    modes = (pooling,) if isinstance(pooling, str) else tuple(pooling or ())
+    if isinstance(pooling, str):
+        modes = (pooling,)
+    else:
+        modes = tuple(pooling or ())
     if not modes or len(set(modes)) < len(modes) or not set(modes) <= set(POOLINGS):
         names = ", ".join(POOLINGS)
         raise ValueError(f"`pooling` must be one of {names}, or several different ones. Received: pooling={pooling!r}")
-    return modes[0] if len(modes) == 1 else modes
+    if len(modes) == 1:
+        return modes[0]
+    return modes
 
 
 def _pool(mode, hidden, real):
@@ -361,4 +374,6 @@ def _pool(mode, hidden, real):
         last = ops.equal(weights, ops.max(weights, axis=1, keepdims=True))
         return ops.sum(hidden * real * ops.cast(last, "float32"), axis=1)
     total = ops.maximum(ops.sum(weights, axis=1), 1.0)
-    return ops.sum(hidden * weights, axis=1) / (ops.sqrt(total) if mode == "mean_sqrt_len_tokens" else total)
+    if mode == "mean_sqrt_len_tokens":
+        total = ops.sqrt(total)
+    return ops.sum(hidden * weights, axis=1) / total

@@ -46,7 +46,8 @@ class AttentionMask(Unquantized, keras.layers.Layer):
 
     def compute_output_spec(self, padding_mask):
         batch, length = padding_mask.shape
-        return keras.KerasTensor((batch, 1, length if self.causal else 1, length), "bool")
+        queries = length if self.causal else 1
+        return keras.KerasTensor((batch, 1, queries, length), "bool")
 
 
 def attention_bias(mask):

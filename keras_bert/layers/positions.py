@@ -24,17 +24,19 @@ class Positions:
     is_limited = True  # Whether no sequence may be longer than the table of positions.
     has_table = False  # Whether this table is among the weights.
     counts_from_padding = False  # Whether positions may be counted from the id of padding, see `PositionIds`.
-    model_type: str | None = (
-        None  # That of transformers whose models have it, and no other model type; `None`: all others.
-    )
+    # That of transformers whose models have it, and no other model type; `None`: all others.
+    model_type: str | None = None
     onnx = {}  # noqa: RUF012  As `Head.onnx`: writers by the names of the layers that `bias_layer` returns.
 
     def limit(self, config):
         """Returns the number of tokens that a model can read, `None` for any."""
-        return config.max_position_embeddings if self.is_limited else None
+        if self.is_limited:
+            return config.max_position_embeddings
+        return None
 
-    def build(self, embeddings):
-        """Adds the weights to a layer."""
+    def add_table(self, embeddings):
+        """Adds a learned table to the weights of a layer, and returns it; `None` for positions without one."""
+        return None
 
     def table(self, embeddings):
         """Returns what is added to the embeddings by position, `(max_length, hidden_size)`, or `None`."""
@@ -65,8 +67,8 @@ class LearnedPositions(Positions):
     has_table = True
     counts_from_padding = True
 
-    def build(self, embeddings):
-        embeddings.position_table = embeddings.add_weight(
+    def add_table(self, embeddings):
+        return embeddings.add_weight(
             shape=(embeddings.max_length, embeddings.hidden_size),
             initializer=keras.initializers.TruncatedNormal(stddev=embeddings.initializer_range),
             name="position_embeddings",

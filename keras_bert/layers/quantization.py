@@ -28,14 +28,14 @@ class Configured:
     """Mixin for layers whose config contains the arguments of `__init__`, each stored under its own name."""
 
     def get_config(self):
-        kinds = [
-            kind for kind in reversed(type(self).__mro__) if issubclass(kind, Configured) and "__init__" in vars(kind)
-        ]
-        names = [name for kind in kinds for name in inspect.signature(kind.__init__).parameters]
-        arguments = {
-            name: getattr(self, name) for name in names if name not in ("self", "kwargs") and hasattr(self, name)
-        }
-        return {**super().get_config(), **arguments}
+        config = super().get_config()
+        for base in reversed(type(self).__mro__):
+            if not issubclass(base, Configured) or "__init__" not in vars(base):
+                continue
+            for name in inspect.signature(base.__init__).parameters:
+                if name not in ("self", "kwargs") and hasattr(self, name):
+                    config[name] = getattr(self, name)
+        return config
 
 
 def _check_mode(mode):
@@ -67,57 +67,75 @@ class Quantizable:
 
     def float_table(self):
         """Returns the table as a float32 tensor, dequantized and including the LoRA update."""
-        name = self.table_name
-        table = getattr(self, f"_{name}")
+        table = self._stored_table
         if self.quantization_mode is None:
             table = ops.cast(table.value, "float32")
         else:
-            table = self._dequantized(table, getattr(self, f"{name}_scale"), getattr(self, f"{name}_zero", None))
+            scale = getattr(self, f"{self.table_name}_scale")
+            zero = getattr(self, f"{self.table_name}_zero", None)
+            table = self._dequantized(table, scale, zero)
         if self.lora_enabled:
-            a, b = (ops.cast(part, "float32") for part in self._lora_parts())
-            table = table + (self.lora_alpha / self.lora_rank) * ops.matmul(a, b)
+            a, b = self._lora_parts()
+            update = ops.matmul(ops.cast(a, "float32"), ops.cast(b, "float32"))
+            table = table + self._lora_scale * update
         return table
 
     def merge_lora(self):
         """Adds the LoRA update to the table and removes it; the layer must not be quantized."""
-        name = self.table_name
-        table, parts = getattr(self, f"_{name}"), self._lora_parts()
-        table.assign(self.float_table())
-        parts[1].assign(ops.zeros_like(parts[1].value))  # Graphs that were traced before still add the update.
+        a, b = self._lora_parts()
+        self._stored_table.assign(self.float_table())
+        b.assign(ops.zeros_like(b.value))  # Graphs that were traced before still add the update.
         self._tracker.unlock()
-        for part in parts:
-            self._untrack_variable(part)
+        self._untrack_variable(a)
+        self._untrack_variable(b)
         self._tracker.lock()
-        self.lora_enabled, self.lora_rank, self.lora_alpha = False, None, None
+        self.lora_enabled = False
+        self.lora_rank = None
+        self.lora_alpha = None
 
     def save_own_variables(self, store):
         """Saves the sum of table and LoRA update, as Keras does, and the adapter, with its scale in `B`."""
         super().save_own_variables(store)
         if self.lora_enabled and self.quantization_mode is None:
             a, b = self._lora_parts()
-            store["lora_a"], store["lora_b"] = a.value, b * (self.lora_alpha / self.lora_rank)
+            store["lora_a"] = a.value
+            store["lora_b"] = b * self._lora_scale
 
     def load_own_variables(self, store):
         """Loads the sum; with an adapter also its parts. Without them in the file, `A` stays random and `B` is zero."""
-        names = store.keys()  # Keras' store cannot be iterated.
-        values = {name: store[name] for name in names}
-        parts = [values.pop(name) for name in ("lora_a", "lora_b") if name in values]
-        before = ops.copy(self._lora_parts()[0]) if self.lora_enabled else None
+        values = {name: store[name] for name in store.keys()}  # noqa: SIM118  Keras' store cannot be iterated.
+        stored_a = values.pop("lora_a", None)
+        stored_b = values.pop("lora_b", None)
+        if not self.lora_enabled:
+            super().load_own_variables(values)
+            return
+        a, b = self._lora_parts()
+        random_a = ops.copy(a)
         super().load_own_variables(values)
-        if self.lora_enabled:
-            a, b = self._lora_parts()
-            a.assign(before)  # Keras makes both zero, which could not be trained.
-            if parts and self.quantization_mode is None:
-                a.assign(parts[0])
-                b.assign(ops.cast(parts[1], "float32") / (self.lora_alpha / self.lora_rank))
-                table = getattr(self, f"_{self.table_name}")
-                table.assign(2 * ops.cast(table.value, "float32") - self.float_table())
+        a.assign(random_a)  # Keras makes both zero, which could not be trained.
+        if stored_a is not None and self.quantization_mode is None:
+            a.assign(stored_a)
+            b.assign(ops.cast(stored_b, "float32") / self._lora_scale)
+            # The file has the sum of table and update.
+            table = self._stored_table
+            table.assign(2 * ops.cast(table.value, "float32") - self.float_table())
+
+    @property
+    def _stored_table(self):
+        return getattr(self, f"_{self.table_name}")
+
+    @property
+    def _lora_scale(self):
+        return self.lora_alpha / self.lora_rank
 
     def _lora_parts(self):
+        """Returns the variables `A` and `B`."""
         return [getattr(self, f"lora_{self.table_name}_{part}") for part in "ab"]
 
     def _dequantized(self, table, scale, zero):
-        other_axis, scale = 1 - self.scaled_axis, ops.cast(scale, "float32")
+        """Returns the float32 table of a quantized one, of its scales and, for groups, its zero points."""
+        other_axis = 1 - self.scaled_axis
+        scale = ops.cast(scale, "float32")
         if self.quantization_mode == "int4":
             table = quantizers.unpack_int4(table, self._orig_output_dim, axis=-1)
         table = ops.cast(table, "float32")
@@ -125,5 +143,6 @@ class Quantizable:
             return table / ops.expand_dims(scale, other_axis)
         # Each group along the other axis has its own scales and zero points.
         groups = ops.cast(self.g_idx, "int32")
-        scale, zero = (ops.take(value, groups, axis=other_axis) for value in (scale, ops.cast(zero, "float32")))
+        scale = ops.take(scale, groups, axis=other_axis)
+        zero = ops.take(ops.cast(zero, "float32"), groups, axis=other_axis)
         return (table - zero) * scale

@@ -15,4 +15,7 @@ def positions_named(name: str) -> Positions:
 
 def positions_of(model_type: str) -> str | None:
     """Returns the name of the positions that a model type of transformers has, `None` if it leaves them open."""
-    return next((positions.name for positions in POSITIONS if positions.model_type == model_type), None)
+    for positions in POSITIONS:
+        if positions.model_type == model_type:
+            return positions.name
+    return None

@@ -21,7 +21,9 @@ NUM_BUCKETS = 2 * _DIRECTION
 def bucket(distance):
     """Returns the bucket of a distance, the position of a key minus that of a query."""
     reached = bisect.bisect_right(_THRESHOLDS, abs(distance))
-    return reached + _DIRECTION if distance > 0 else reached
+    if distance > 0:
+        reached += _DIRECTION
+    return reached
 
 
 # The buckets of the distances from `-_FARTHEST` to `_FARTHEST`; others have that of the nearest one.
@@ -99,5 +101,6 @@ class RelativePositions(LearnedPositions):
         return RelativeBias(config.num_attention_heads, config.initializer_range, **options)
 
     def tensors(self, layers):
-        bias = {"encoder.relative_attention_bias.weight": layers["position_bias"].table}
-        return {**super().tensors(layers), **bias}
+        tensors = super().tensors(layers)
+        tensors["encoder.relative_attention_bias.weight"] = layers["position_bias"].table
+        return tensors

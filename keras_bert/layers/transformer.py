@@ -144,10 +144,16 @@ class TransformerBlock(Composite):
         training=None,
         inference=False,
     ):
-        training = False if inference else training
+        if inference:
+            training = False
         # Drawn outside `remat`, which would draw different seeds in the backward pass.
-        dropouts = (self.attention.probability_dropout, self.attended_dropout, self.output_dropout)
-        seeds = [dropout.next_seed() if training else None for dropout in dropouts]
+        attention_seed = None
+        attended_seed = None
+        output_seed = None
+        if training:
+            attention_seed = self.attention.probability_dropout.next_seed()
+            attended_seed = self.attended_dropout.next_seed()
+            output_seed = self.output_dropout.next_seed()
 
         def forward(hidden, score_bias=None):
             attended, scores = self.attention(
@@ -155,22 +161,27 @@ class TransformerBlock(Composite):
                 attention_mask=attention_mask,
                 positions=positions,
                 score_bias=score_bias,
-                seed=seeds[0],
+                seed=attention_seed,
                 return_probabilities=return_attention_scores,
                 training=training,
             )
-            attended = self.attended_dropout(attended, seed=seeds[1], training=training)
-            hidden = hidden if positions is None else take_positions(hidden, positions)
+            attended = self.attended_dropout(attended, seed=attended_seed, training=training)
+            if positions is not None:
+                hidden = take_positions(hidden, positions)
             attended = self.attention_norm(hidden + attended)
             output = self.feed_forward(attended, training=training)
-            output = self.output_dropout(output, seed=seeds[2], training=training)
+            output = self.output_dropout(output, seed=output_seed, training=training)
             output = self.output_norm(attended + output)
-            return (output, scores) if return_attention_scores else output
+            if return_attention_scores:
+                return output, scores
+            return output
 
-        inputs = [hidden]
-        if score_bias is not None:
-            inputs.append(score_bias)
-        return (remat(forward) if self.remat else forward)(*inputs)
+        run = forward
+        if self.remat:
+            run = remat(forward)
+        if score_bias is None:
+            return run(hidden)
+        return run(hidden, score_bias)
 
     def compute_output_spec(
         self,
@@ -183,7 +194,9 @@ class TransformerBlock(Composite):
         inference=False,
     ):
         batch, length, width = hidden.shape
-        count = length if positions is None else positions.shape[1]
+        count = length
+        if positions is not None:
+            count = positions.shape[1]
         output = keras.KerasTensor((batch, count, width), self.compute_dtype)
         if not return_attention_scores:
             return output
@@ -244,8 +257,13 @@ class DecoderBlock(Composite):
         self.layer_norm_eps = layer_norm_eps
 
         options = self.part_options
-        heads = {"hidden_size": hidden_size, "num_heads": num_heads, "dropout": attention_dropout, **options}
-        heads["initializer_range"] = initializer_range
+        heads = {
+            "hidden_size": hidden_size,
+            "num_heads": num_heads,
+            "dropout": attention_dropout,
+            "initializer_range": initializer_range,
+        }
+        heads.update(options)
         self.attention = MultiHeadAttention(name="attention", **heads)
         self.attended_dropout = Dropout(dropout, name="attended_dropout", **options)
         self.attention_norm = LayerNorm(layer_norm_eps, name="attention_norm", **options)
@@ -259,14 +277,24 @@ class DecoderBlock(Composite):
         self.output_norm = LayerNorm(layer_norm_eps, name="output_norm", **options)
 
     def build(self, hidden_shape, memory_shape=None):
-        parts = (self.attention, self.attention_norm, self.cross_attention, self.cross_attention_norm)
-        for part in (*parts, self.feed_forward, self.output_norm):
+        parts = (
+            self.attention,
+            self.attention_norm,
+            self.cross_attention,
+            self.cross_attention_norm,
+            self.feed_forward,
+            self.output_norm,
+        )
+        for part in parts:
             part.build((None, None, self.hidden_size))
 
     def call(self, hidden, memory, attention_mask=None, memory_mask=None, return_attention_scores=False, training=None):
-        own, read = self.attention.project(hidden), self.cross_attention.project_memory(memory)
-        output, *scores = self._attend(hidden, own, read, attention_mask, memory_mask, training)
-        return (output, *scores) if return_attention_scores else output
+        own = self.attention.project(hidden)
+        read = self.cross_attention.project_memory(memory)
+        output, scores, read_scores = self._attend(hidden, own, read, attention_mask, memory_mask, training)
+        if return_attention_scores:
+            return output, scores, read_scores
+        return output
 
     def step(self, hidden, append, memory, attention_mask=None, memory_mask=None):
         """Returns the outputs of new tokens.
@@ -282,8 +310,9 @@ class DecoderBlock(Composite):
         batch, rows, width = ops.shape(hidden)
         query, key, value = self.attention.project(ops.reshape(hidden, (batch * rows, 1, width)))
         key, value = append(key, value)
-        own = query, ops.transpose(key, (0, 1, 3, 2)), value
-        return self._attend(hidden, own, memory, attention_mask, memory_mask)[0]
+        own = (query, ops.transpose(key, (0, 1, 3, 2)), value)
+        output, _, _ = self._attend(hidden, own, memory, attention_mask, memory_mask)
+        return output
 
     def _attend(self, hidden, own, memory, attention_mask, memory_mask, training=None):
         attended, scores = self.attention.attend(*own, hidden, attention_mask, training=training)
@@ -291,7 +320,8 @@ class DecoderBlock(Composite):
         query = self.cross_attention.project_query(hidden)
         read, read_scores = self.cross_attention.attend(query, *memory, hidden, memory_mask, training=training)
         hidden = self.cross_attention_norm(hidden + self.read_dropout(read, training=training))
-        output = self.output_dropout(self.feed_forward(hidden, training=training), training=training)
+        output = self.feed_forward(hidden, training=training)
+        output = self.output_dropout(output, training=training)
         return self.output_norm(hidden + output), scores, read_scores
 
     def compute_output_spec(
@@ -301,5 +331,6 @@ class DecoderBlock(Composite):
         if not return_attention_scores:
             return output
         batch, length, _ = hidden.shape
-        shapes = [(batch, self.num_heads, length, keys) for keys in (length, memory.shape[1])]
-        return output, *(keras.KerasTensor(shape, self.compute_dtype) for shape in shapes)
+        scores = keras.KerasTensor((batch, self.num_heads, length, length), self.compute_dtype)
+        read_shape = (batch, self.num_heads, length, memory.shape[1])
+        return output, scores, keras.KerasTensor(read_shape, self.compute_dtype)

@@ -41,21 +41,28 @@ class Windows(Unquantized, keras.layers.Layer):
         self.built = True
 
     def get_config(self):
-        return {**super().get_config(), "model": keras.saving.serialize_keras_object(self.model)}
+        config = super().get_config()
+        config["model"] = keras.saving.serialize_keras_object(self.model)
+        return config
 
     @classmethod
     def from_config(cls, config):
-        model = keras.saving.deserialize_keras_object(config["model"])
-        return cls(**{**config, "model": model})
+        arguments = dict(config)
+        arguments["model"] = keras.saving.deserialize_keras_object(config["model"])
+        return cls(**arguments)
 
     def call(self, inputs, training=None):
-        sequences = {name: ops.reshape(ids, (-1, *ops.shape(ids)[2:])) for name, ids in inputs.items()}
+        sequences = {}
+        for name, ids in inputs.items():
+            sequences[name] = ops.reshape(ids, (-1, *ops.shape(ids)[2:]))
 
         def run(part):
             return self.model(part, training=training)
 
         tokens = math.prod(ops.shape(inputs["padding_mask"])[2:])  # Of a window.
-        most = self.most_windows(tokens) if training else None
+        most = None
+        if training:
+            most = self.most_windows(tokens)
         return in_parts(
             run,
             sequences,
@@ -70,19 +77,24 @@ class Windows(Unquantized, keras.layers.Layer):
     def most_windows(self, tokens):
         """Returns the number of windows of so many tokens whose activations are in memory at once, at least one."""
         most = _MOST_TOKENS // tokens
-        return max(most, 1) if isinstance(most, int) else ops.maximum(most, 1)
+        if isinstance(most, int):
+            return max(most, 1)
+        return ops.maximum(most, 1)
 
     def _generators(self):
         """Returns the random generators of the model's layers."""
         generators = []
         for layer in self.model._flatten_layers():
-            generators += [value for value in vars(layer).values() if isinstance(value, keras.random.SeedGenerator)]
+            for value in vars(layer).values():
+                if isinstance(value, keras.random.SeedGenerator):
+                    generators.append(value)
         return generators
 
     def compute_output_spec(self, inputs, training=None):
-        return {
-            name: keras.KerasTensor((None, *each.shape[1:]), each.dtype) for name, each in self.model.output.items()
-        }
+        specs = {}
+        for name, output in self.model.output.items():
+            specs[name] = keras.KerasTensor((None, *output.shape[1:]), output.dtype)
+        return specs
 
 
 def _are_there(padding_mask, axes):
@@ -97,7 +109,8 @@ class _JoinedWindows(Unquantized, keras.layers.Layer):
         is_there = _are_there(padding_mask, axes=2)
         shape = ops.shape(outputs)[1:]
         outputs = ops.reshape(ops.cast(outputs, "float32"), (*ops.shape(is_there), *shape))
-        is_there = ops.reshape(is_there, (*ops.shape(is_there), *(1 for _ in shape)))
+        ones = [1] * len(shape)
+        is_there = ops.reshape(is_there, (*ops.shape(is_there), *ones))
         return self.joined(outputs, is_there)
 
     def joined(self, outputs, is_there):

@@ -69,18 +69,7 @@ def build_encoder(
     )
     if config.position_padding_id is not None:
         layers["positions"] = _position_ids(config, positions, f"{prefix}positions")
-    layers["embeddings"] = BertEmbeddings(
-        config.embedding_size or config.hidden_size,
-        max_length=config.position_rows,
-        num_segments=config.type_vocab_size,
-        positions=positions,
-        dropout=config.hidden_dropout_prob,
-        initializer_range=config.initializer_range,
-        layer_norm_eps=config.layer_norm_eps,
-        output_size=config.embedding_size and config.hidden_size,
-        dtype=policy,
-        name=f"{prefix}embeddings",
-    )
+    layers["embeddings"] = _embeddings(config, positions, policy, f"{prefix}embeddings")
     layers["attention_mask"] = AttentionMask(causal, name=f"{prefix}attention_mask")
     position_bias = positions_named(positions).bias_layer(config, dtype=policy, name=f"{prefix}position_bias")
     if position_bias is not None:
@@ -121,6 +110,21 @@ def _position_ids(config, positions, name):
             f"positions={positions!r}, position_padding_id={config.position_padding_id}"
         )
     return PositionIds(config.position_padding_id, config.max_position_embeddings, name=name)
+
+
+def _embeddings(config, positions, dtype, name):
+    return BertEmbeddings(
+        config.embedding_size or config.hidden_size,
+        max_length=config.position_rows,
+        num_segments=config.type_vocab_size,
+        positions=positions,
+        dropout=config.hidden_dropout_prob,
+        initializer_range=config.initializer_range,
+        layer_norm_eps=config.layer_norm_eps,
+        output_size=config.embedding_size and config.hidden_size,
+        dtype=dtype,
+        name=name,
+    )
 
 
 def _block(config, remat, dtype, name):
@@ -239,4 +243,10 @@ def small_encoder(description, encoder):
     return build_encoder(config, causal=description.causal, positions=description.positions, **requested)
 
 
-_ENCODERS = Family(BUILDERS, layers_of, lambda layers: read(layers, "encoder", {}), small_encoder, hint)
+_ENCODERS = Family(
+    builders=BUILDERS,
+    layers=layers_of,
+    read=lambda layers: read(layers, "encoder", {}),
+    rebuild=small_encoder,
+    hint=hint,
+)

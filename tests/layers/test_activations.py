@@ -35,7 +35,8 @@ def test_gradient_equals_a_finite_difference(function, oracle):
             y = function(x)
         return y, tape.gradient(y, x)
 
-    x, step = X.astype("float64"), 1e-5
+    x = X.astype("float64")
+    step = 1e-5
     expected = (oracle(x + step) - oracle(x - step)) / (2 * step)
     in_graph = tf.function(value_and_gradient, input_signature=[tf.TensorSpec((None, len(X)))])
     for compute in (value_and_gradient, in_graph):

@@ -31,8 +31,11 @@ def test_attention_equals_numpy(cross):
         projections = [(layer.query, 1), (layer.key_value, 2), (layer.output_dense, 1)]
     else:
         projections = [(layer.query_key_value, 3), (layer.output_dense, 1)]
-    kernels = [part for dense, count in projections for part in np.split(numpy(dense.kernel), count, 1)]
-    biases = [part for dense, count in projections for part in np.split(numpy(dense.bias), count)]
+    kernels = []
+    biases = []
+    for dense, count in projections:
+        kernels += np.split(numpy(dense.kernel), count, 1)
+        biases += np.split(numpy(dense.bias), count)
     allowed = np.ones((2, 1, memory.shape[1]), bool)
     allowed[1, :, 4:] = False
     expected, probabilities = attention_oracle(x, memory, (kernels, biases), 3, allowed)

@@ -21,7 +21,9 @@ def test_neighboring_elements_are_independent():
 
 
 def test_calls_differ_unless_a_seed_is_given():
-    layer, twin, x = Dropout(0.5, seed=7), Dropout(0.5, seed=7), keras.ops.ones((64, 64))
+    layer = Dropout(0.5, seed=7)
+    twin = Dropout(0.5, seed=7)
+    x = keras.ops.ones((64, 64))
     first, second = numpy(layer(x, training=True)), numpy(layer(x, training=True))
     assert (first != second).any()
     np.testing.assert_array_equal(numpy(twin(x, training=True)), first)

@@ -8,7 +8,8 @@ import pytest
 
 from keras_bert import layers
 
-HIDDEN, ROWS = np.ones((2, 5, 8), "float32"), np.ones((2, 5), "int32")
+HIDDEN = np.ones((2, 5, 8), "float32")
+ROWS = np.ones((2, 5), "int32")
 LAYERS = [  # Layers with arguments that are not the defaults, and the inputs of a call.
     (layers.AttentionMask, (), [ROWS]),
     (layers.AttentionMask, (True,), [ROWS]),

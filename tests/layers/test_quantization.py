@@ -14,7 +14,8 @@ from tests.layers.random_weights import randomize
 def test_float_tables_with_lora_match_the_layer(policy):
     """Compared with the sum of table and update in NumPy; the float table is not rounded to bfloat16."""
     rng = np.random.default_rng(0)
-    dense, table = layers.Dense(5, dtype=policy), layers.TokenEmbedding(7, 6, dtype=policy)
+    dense = layers.Dense(5, dtype=policy)
+    table = layers.TokenEmbedding(7, 6, dtype=policy)
     dense.build((2, 3, 6))
     table.build()
     for layer in (dense, table):
@@ -34,14 +35,17 @@ def test_float_tables_with_lora_match_the_layer(policy):
 @pytest.mark.parametrize("mode", ["int8", "int4", "int4 in groups"])
 def test_float_tables_with_quantization_match_the_layer(mode):
     """The layer maps an identity matrix to its kernel, up to the quantization of the inputs."""
-    dense, table = layers.Dense(6, use_bias=False), layers.TokenEmbedding(7, 8)
+    dense = layers.Dense(6, use_bias=False)
+    table = layers.TokenEmbedding(7, 8)
     dense.build((None, 8))
     table.build()
     randomize(dense, np.random.default_rng(0))
     before = [numpy(layer.float_table()) for layer in (dense, table)]
     for layer in (dense, table):
-        groups = keras.quantizers.Int4QuantizationConfig(block_size=4)
-        layer.quantize(**({"config": groups} if mode == "int4 in groups" else {"mode": mode}))
+        if mode == "int4 in groups":
+            layer.quantize(config=keras.quantizers.Int4QuantizationConfig(block_size=4))
+        else:
+            layer.quantize(mode)
     if mode != "int4 in groups":  # Keras clips groups whose values all have the same sign.
         step = {"int8": 1 / 127, "int4": 1 / 7}[mode]
         for layer, value in zip((dense, table), before, strict=True):

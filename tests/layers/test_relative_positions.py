@@ -114,7 +114,8 @@ def test_adapters_leave_the_bias(make, batch):
 @pytest.mark.filterwarnings("ignore:Layer InputLayer does not have a")
 def test_int8(make, batch):
     model = make("encoder")
-    expected, table = to_numpy(model(batch)["sequence_output"]), to_numpy(table_of(model))
+    expected = to_numpy(model(batch)["sequence_output"])
+    table = to_numpy(table_of(model))
     model.quantize("int8")
     np.testing.assert_array_equal(to_numpy(table_of(model)), table)
     real = batch["padding_mask"].astype(bool)

@@ -215,9 +215,11 @@ def test_logits_of_any_size(join):
     for row, count in enumerate(counts):
         some = logits[row, :count].astype("float64")
         if join is layer.MeanOfWindows or not count:
-            expected, weights = some.sum(0) / max(count, 1), np.ones([count, 5]) / max(count, 1)
+            expected = some.sum(0) / max(count, 1)
+            weights = np.ones([count, 5]) / max(count, 1)
         else:
-            expected, weights = special.logsumexp(some, 0) - np.log(count), special.softmax(some, 0)
+            expected = special.logsumexp(some, 0) - np.log(count)
+            weights = special.softmax(some, 0)
         np.testing.assert_allclose(found[row], expected, rtol=1e-6)
         np.testing.assert_allclose(gradients[row, :count], weights, atol=1e-6)
         assert not gradients[row, count:].any()

@@ -42,8 +42,11 @@ class RelativeBias(PositionBias):
         return ops.transpose(rows, (0, 3, 1, 2))
 
     def compute_output_spec(self, token_ids, position_ids=None):
-        batch, length = token_ids.shape if position_ids is None else position_ids.shape
-        batch = 1 if position_ids is None else batch
+        if position_ids is None:
+            batch = 1
+            length = token_ids.shape[1]
+        else:
+            batch, length = position_ids.shape
         return keras.KerasTensor((batch, self.num_heads, length, length), self.compute_dtype)
 
 
@@ -56,15 +59,17 @@ def onnx_bias(graph, layer, token_ids):
 
 
 class LearnedAndRelative(LearnedPositions):
-    name, is_plain = "learned_and_relative", False
+    name = "learned_and_relative"
+    is_plain = False
     onnx = {"position_bias": onnx_bias}  # noqa: RUF012
 
     def bias_layer(self, config, **options):
         return RelativeBias(config.num_attention_heads, **options)
 
     def tensors(self, layers):
-        bias = {"encoder.relative_attention_bias.weight": layers["position_bias"].table}
-        return {**super().tensors(layers), **bias}
+        tensors = super().tensors(layers)
+        tensors["encoder.relative_attention_bias.weight"] = layers["position_bias"].table
+        return tensors
 
 
 @pytest.fixture
@@ -94,7 +99,7 @@ def test_all_blocks_have_the_bias(build, batch, padding_id):
     """Distances do not depend on the id from which positions may be counted, which is in a text here."""
     model = build("encoder", padding_id, attention_scores=True, hidden_states=True)
     layers = keras_bert.describe(model).layers
-    batch = {**batch, "token_ids": np.where(np.arange(12) == 2, 9, batch["token_ids"])}
+    batch = batch | {"token_ids": np.where(np.arange(12) == 2, 9, batch["token_ids"])}
     outputs = model(batch)
     bias = bias_of(12, to_numpy(layers["position_bias"].table))
     for number, found in enumerate(outputs["attention_scores"]):
@@ -148,7 +153,7 @@ def test_a_model_type_of_transformers_has_it(build, batch, tmp_path, monkeypatch
     path = tmp_path / "bert" / "config.json"
     config = json.loads(path.read_text())
     assert (config["model_type"], config["architectures"]) == ("relative", ["RelativeModel"])
-    path.write_text(json.dumps({**config, "keras_bert": None}))  # As another program would have written it.
+    path.write_text(json.dumps(config | {"keras_bert": None}))  # As another program would have written it.
     loaded = keras_bert.load(tmp_path / "bert")
     assert loaded.positions == LearnedAndRelative.name
     expected = to_numpy(model(batch)["sequence_output"])
