@@ -49,7 +49,9 @@ class Folder:
     """The folder of a checkpoint: the files that it has, and the content of those in JSON; or a name without one."""
 
     def __init__(self, path_or_name):
-        self._name, self.path, self._contents = str(path_or_name), pathlib.Path(path_or_name), {}
+        self._name = str(path_or_name)
+        self.path = pathlib.Path(path_or_name)
+        self._contents = {}
 
     def __str__(self):
         return self._name
@@ -64,7 +66,10 @@ class Folder:
     def json(self, name, needed=False):
         """Returns the content of a file, a JSON object that must not be changed; empty if the file is missing."""
         if name not in self._contents:
-            self._contents[name] = read_object(self / name) if needed or self.has(name) else {}
+            content = {}
+            if needed or self.has(name):
+                content = read_object(self / name)
+            self._contents[name] = content
         return self._contents[name]
 
     @property
@@ -84,9 +89,10 @@ class Folder:
             return []
         path = self / MODULES
         try:
-            modules = sorted(json.loads(path.read_text(encoding="utf-8")), key=lambda module: module["idx"])
+            content = json.loads(path.read_text(encoding="utf-8"))
+            modules = sorted(content, key=lambda module: module["idx"])
             for module in modules:
-                module["type"].rpartition(".")
+                module["type"].rpartition(".")  # Raises for a module that cannot be read.
             return modules
         except (ValueError, TypeError, KeyError, AttributeError) as error:
             raise ValueError(f"{path}: not a list of modules: {error}") from None
@@ -94,12 +100,16 @@ class Folder:
     def of_module(self, module):
         """Returns the folder of a module."""
         path = inner_path(self / MODULES, module.get("path", ""))
-        return self if path == self.path else Folder(path)
+        if path == self.path:
+            return self
+        return Folder(path)
 
     @functools.cached_property
     def transformer(self):
         """The folder with `config.json`: old versions of sentence-transformers wrote it to a subfolder."""
-        return self if self.has(CONFIG) or not self.modules else self.of_module(self.modules[0])
+        if self.has(CONFIG) or not self.modules:
+            return self
+        return self.of_module(self.modules[0])
 
 
 def inner_path(path, name):
@@ -115,7 +125,12 @@ def inner_path(path, name):
 
 def places(name):
     """Returns the paths at which a name may be found."""
-    return list(dict.fromkeys([pathlib.Path(name).expanduser(), *(folder / name for folder in _shelves())]))
+    paths = [pathlib.Path(name).expanduser()]
+    for shelf in _shelves():
+        path = shelf / name
+        if path not in paths:
+            paths.append(path)
+    return paths
 
 
 def find(path_or_name):
@@ -136,28 +151,39 @@ def find(path_or_name):
     for path in places(name):
         if path.exists():
             return path
-    if folder := _find_handle(name):
+    folder = _find_handle(name)
+    if folder:
         return folder
     # Names on the hub have at most one slash.
-    several = name.count("/") > 1 and "://" not in name
-    if isinstance(path_or_name, pathlib.Path) or several or name.startswith(("/", ".", "~")):
+    has_more_slashes = name.count("/") > 1 and "://" not in name
+    looks_like_path = has_more_slashes or name.startswith(("/", ".", "~"))
+    if isinstance(path_or_name, pathlib.Path) or looks_like_path:
         raise FileNotFoundError(f"{name}: no such checkpoint. Expected a directory or a .keras file{hint(name)}")
     return None
 
 
 def hint(name):
     """Returns a question about the most similar name on the shelves and beside the path, or an empty string."""
-    known = [path.name for folder in _shelves() if folder.is_dir() for path in folder.iterdir() if path.is_dir()]
+    known = []
+    for shelf in _shelves():
+        if shelf.is_dir():
+            known += [path.name for path in shelf.iterdir() if path.is_dir()]
     beside = pathlib.Path(name).parent
     if beside != pathlib.Path() and beside.is_dir():
         with contextlib.suppress(OSError):
             known += [str(path) for path in beside.iterdir() if path.is_dir()]
-    return f". Did you mean {found}?" if (found := similar(name, known)) else ""
+    found = similar(name, known)
+    if not found:
+        return ""
+    return f". Did you mean {found}?"
 
 
 def _shelves():
+    """Returns the folders in which a checkpoint may be found by its name."""
     own = os.environ.get("KERAS_BERT_MODELS")
-    return [*([pathlib.Path(own)] if own else []), _SHELF]
+    if own:
+        return [pathlib.Path(own), _SHELF]
+    return [_SHELF]
 
 
 def _find_handle(name):
@@ -167,46 +193,72 @@ def _find_handle(name):
     tensorflow/bert/tensorFlow2/bert-en-uncased-l-12-h-768-a-12/2, also after kaggle://, or its URL. For one that is in
     no cache, an error says how to download it. `None` for other names, and for presets, which KerasHub downloads.
     """
-    is_url, match = _URL.fullmatch(name), _KAGGLE.fullmatch(name)
-    if is_url and (folder := _hub_folder(name)).is_dir():
-        return folder
-    if not match or not (match[1] or match[4].lower() in _FRAMEWORKS):
-        if is_url:
-            raise FileNotFoundError(
-                f"{name}: not in the cache of tensorflow_hub, {folder} (TFHUB_CACHE_DIR). Download it with "
-                f"tensorflow_hub.resolve({name!r}), or extract its archive and pass the path of the folder"
-            )
-        return None
-    owner, model, framework, variation, version = match.groups()[1:]
-    if place := _kaggle_folder(owner, model, framework, variation, version):
-        return place
-    if match[1] == "kaggle://" and framework.lower() == "keras":
-        return None
-    handle = "/".join(part for part in match.groups()[1:] if part)
-    raise FileNotFoundError(
-        f"{name}: not in the cache of kagglehub, {_kaggle_cache() / handle} (KAGGLEHUB_CACHE). Download it with "
-        f"kagglehub.model_download({handle!r}), or extract its archive and pass the path of the folder"
-    )
+    is_url = _URL.fullmatch(name) is not None
+    if is_url and _hub_folder(name).is_dir():
+        return _hub_folder(name)
+    match = _KAGGLE.fullmatch(name)
+    if match:
+        host, *parts = match.groups()
+        handle = KaggleHandle(*parts)
+        if host or handle.framework.lower() in _FRAMEWORKS:
+            is_preset = host == "kaggle://" and handle.framework.lower() == "keras"
+            return _find_kaggle_folder(name, handle, is_preset)
+    if is_url:
+        raise FileNotFoundError(
+            f"{name}: not in the cache of tensorflow_hub, {_hub_folder(name)} (TFHUB_CACHE_DIR). Download it with "
+            f"tensorflow_hub.resolve({name!r}), or extract its archive and pass the path of the folder"
+        )
+    return None
 
 
 def _hub_folder(url):
     """Returns the folder of a URL in the cache of tensorflow_hub."""
-    cache = os.environ.get("TFHUB_CACHE_DIR") or os.path.join(tempfile.gettempdir(), "tfhub_modules")
-    return pathlib.Path(cache) / hashlib.sha1(url.encode(), usedforsecurity=False).hexdigest()
+    default = os.path.join(tempfile.gettempdir(), "tfhub_modules")
+    cache = os.environ.get("TFHUB_CACHE_DIR") or default
+    digest = hashlib.sha1(url.encode(), usedforsecurity=False)
+    return pathlib.Path(cache) / digest.hexdigest()
+
+
+class KaggleHandle(NamedTuple):
+    """The parts of a handle of kagglehub."""
+
+    owner: str
+    model: str
+    framework: str
+    variation: str
+    version: str | None
+
+
+def _find_kaggle_folder(name, handle, is_preset):
+    """Returns the folder of a handle, the newest one by default; if there is none, `None` for a preset, or raises."""
+    folders = _kaggle_folders(handle)
+    if folders:
+        return max(folders, key=lambda path: int(path.name))
+    if is_preset:
+        return None
+    text = "/".join(part for part in handle if part)
+    raise FileNotFoundError(
+        f"{name}: not in the cache of kagglehub, {_kaggle_cache() / text} (KAGGLEHUB_CACHE). Download it with "
+        f"kagglehub.model_download({text!r}), or extract its archive and pass the path of the folder"
+    )
 
 
 def _kaggle_cache():
-    return pathlib.Path(os.environ.get("KAGGLEHUB_CACHE") or "~/.cache/kagglehub").expanduser() / "models"
+    cache = os.environ.get("KAGGLEHUB_CACHE") or "~/.cache/kagglehub"
+    return pathlib.Path(cache).expanduser() / "models"
 
 
-def _kaggle_folder(owner, model, framework, variation, version):
-    """Returns the folder in the cache of kagglehub, `None` if it has none that is complete; by default the newest."""
-    frameworks = [
-        path for path in (_kaggle_cache() / owner / model).glob("*") if path.name.lower() == framework.lower()
-    ]
-    markers = [path for folder in frameworks for path in (folder / variation).glob(f"{version or '*'}.complete")]
-    folders = [path.with_suffix("") for path in markers if path.stem.isdigit() and path.with_suffix("").is_dir()]
-    return max(folders, key=lambda path: int(path.name), default=None)
+def _kaggle_folders(handle):
+    """Returns the folders of a handle in the cache of kagglehub that are complete, all versions if it names none."""
+    folders = []
+    for framework in (_kaggle_cache() / handle.owner / handle.model).glob("*"):
+        if framework.name.lower() != handle.framework.lower():
+            continue
+        for marker in (framework / handle.variation).glob(f"{handle.version or '*'}.complete"):
+            folder = marker.with_suffix("")
+            if marker.stem.isdigit() and folder.is_dir():
+                folders.append(folder)
+    return folders
 
 
 def downloaded(name, revision, patterns, tried=(), check=None):
@@ -215,9 +267,12 @@ def downloaded(name, revision, patterns, tried=(), check=None):
     import huggingface_hub
 
     try:
-        files = _listed(name, revision)
+        files = _files_on_hub(name, revision)
         fetch = functools.partial(
-            huggingface_hub.snapshot_download, name, revision=revision, local_files_only=files is None
+            huggingface_hub.snapshot_download,
+            name,
+            revision=revision,
+            local_files_only=files is None,
         )
         if check is not None and CONFIG in (files or ()):
             check(pathlib.Path(fetch(allow_patterns=[CONFIG])))
@@ -225,19 +280,20 @@ def downloaded(name, revision, patterns, tried=(), check=None):
     except (other_models.OtherModelError, other_models.UnknownModelError):
         raise
     except Exception as error:  # The hub, the network and the name check raise different types.
-        reason, question = first_line(error), hint(name)
+        question = hint(name)
+        reason = first_line(error)
         if isinstance(error, huggingface_hub.errors.LocalEntryNotFoundError):
             reason = f"no network, and not in its cache: {OFFLINE}"
-            is_short = name.startswith("bert-") and "/" not in name and not question
-            reason += f"; there its name is google-bert/{name}" if is_short else ""
-        looked = [f"the path {path}" for path in places(name)]
+            if name.startswith("bert-") and "/" not in name and not question:
+                reason += f"; there its name is google-bert/{name}"
+        looked_at = [f"the path {path}" for path in places(name)]
         raise ValueError(
             f"{name}: no such checkpoint{question}. "
-            f"Tried: {', '.join([*looked, *tried])}, the Hugging Face hub ({reason})".replace("?.", "?")
+            f"Tried: {', '.join([*looked_at, *tried])}, the Hugging Face hub ({reason})".replace("?.", "?")
         ) from None  # The hub's traceback is long, and says no more.
 
 
-def _listed(name, revision):
+def _files_on_hub(name, revision):
     """Returns the files of a repository of the hub, `None` if it does not answer.
 
     A download would wait for minutes on a network that leads nowhere.
@@ -245,9 +301,9 @@ def _listed(name, revision):
     import huggingface_hub
 
     try:
-        found = huggingface_hub.model_info(name, revision=revision, timeout=_ANSWER_S)
+        info = huggingface_hub.model_info(name, revision=revision, timeout=_ANSWER_S)
     except huggingface_hub.errors.HfHubHTTPError:
         return []
     except Exception:  # Those of the network and of names that no repository has.
         return None
-    return [file.rfilename for file in found.siblings or ()]
+    return [file.rfilename for file in info.siblings or ()]

@@ -35,8 +35,12 @@ def read(folder, options):
     """Opens a folder in Hugging Face's format."""
     inner = folder.transformer
     checkpoint = read_model(inner, options.head)
-    is_transformers = not inner.is_ours
-    return tokenizer_files.with_tokenizer(checkpoint, inner, options.tokenizer, for_transformers=is_transformers)
+    return tokenizer_files.with_tokenizer(
+        checkpoint,
+        inner,
+        options.tokenizer,
+        for_transformers=not inner.is_ours,
+    )
 
 
 def read_model(folder, head=None):
@@ -116,7 +120,8 @@ def _stored_head(head, architectures, wanted):
             "load(..., heads=[...]) or keras_bert.register_head, or name its module by `plugins`; or omit the head by "
             "load(..., head='encoder')"
         )
-    if not isinstance(architectures, list) or not all(isinstance(name, str) for name in architectures):
+    is_list = isinstance(architectures, list)
+    if not is_list or not all(isinstance(name, str) for name in architectures):
         raise ValueError(f"`architectures` must be a list of names. Received: architectures={architectures!r:.200}")
     if head:
         return head

@@ -25,16 +25,38 @@ def _is_file(folder):
 
 def read(folder, options):
     """Opens a file; casing, labels and task come from JSON files in its folder, if there are any."""
-    file = folder.path if _is_file(folder) else folder / KERAS_FILE
-    folder = Folder(folder.path.parent) if _is_file(folder) else folder
+    if _is_file(folder):
+        file = folder.path
+        around = Folder(file.parent)
+    else:
+        file = folder / KERAS_FILE
+        around = folder
+    description = _describe_file(file)
+    metadata = _metadata(around, description)
+    tensors = {}
+    for name, array in tensors_of(description).items():
+        tensors[name] = Tensor(name, array.shape, lambda array=array: array)
+    checkpoint = Checkpoint(str(file), description.config, tensors, metadata)
+    return tokenizer_files.with_tokenizer(checkpoint, around, options.tokenizer)
+
+
+def _describe_file(file):
+    """Returns the description of the model of a file; raises for a model of other builders than BERT's."""
     model = open_keras(file)
     try:
-        description = describe(model)
+        return describe(model)
     except ValueError:
-        if models := other_models.named(model.name):
+        models = other_models.named(model.name)
+        if models:
             raise other_models.OtherModelError(file, models) from None
         raise
-    metadata = huggingface.read_config(folder)[1] if folder.has(CONFIG) else Metadata()
+
+
+def _metadata(folder, description):
+    """Returns the metadata of a described model with what the JSON files in its folder say."""
+    metadata = Metadata()
+    if folder.has(CONFIG):
+        _, metadata = huggingface.read_config(folder)
     metadata = metadata.replace(
         head=description.head,
         causal=description.causal,
@@ -44,14 +66,12 @@ def read(folder, options):
         score_activation=description.score_activation,
         head_options=head_named(description.head).options_to_store(description),
     )
-    if embedding := description.embedding:
-        length = metadata.sequence_length or embedding["sequence_length"]
-        metadata = sentence_transformers.read_settings(folder, metadata)
-        metadata = metadata.replace(**{**embedding, "sequence_length": length})
-    arrays = tensors_of(description)
-    tensors = {name: Tensor(name, array.shape, lambda array=array: array) for name, array in arrays.items()}
-    checkpoint = Checkpoint(str(file), description.config, tensors, metadata)
-    return tokenizer_files.with_tokenizer(checkpoint, folder, options.tokenizer)
+    embedding = description.embedding
+    if embedding:
+        own = dict(embedding)
+        own["sequence_length"] = metadata.sequence_length or embedding["sequence_length"]
+        metadata = sentence_transformers.read_settings(folder, metadata).replace(**own)
+    return metadata
 
 
 def open_keras(file):

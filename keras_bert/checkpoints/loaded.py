@@ -145,8 +145,8 @@ class LoadedModels:
 
     def __init__(self, checkpoint, num_layers=None, **encoder_options):
         _check_config(checkpoint)
-        # Besides the dtype, those of the models that `fit` trains.
-        self.encoder_options = {name: value for name, value in encoder_options.items() if name != "dtype"}
+        self.encoder_options = dict(encoder_options)  # Besides the dtype, those of the models that `fit` trains.
+        self.encoder_options.pop("dtype", None)
 
         metadata = checkpoint.metadata
         metadata = metadata.replace(head=metadata.head or NO_HEAD)
@@ -399,5 +399,9 @@ def _tokenizer_settings(vocabulary):
 
 def _changed(settings):
     """Returns the fields of a dataclass that do not have their default."""
-    defaults = {field.name: field.default for field in dataclasses.fields(settings)}
-    return {name: value for name, value in dataclasses.asdict(settings).items() if value != defaults[name]}
+    values = dataclasses.asdict(settings)
+    changed = {}
+    for field in dataclasses.fields(settings):
+        if values[field.name] != field.default:
+            changed[field.name] = values[field.name]
+    return changed

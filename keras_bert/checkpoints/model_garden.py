@@ -13,13 +13,16 @@ from keras_bert.config import BertConfig
 from keras_bert.metadata import Metadata
 from keras_bert.text.vocabulary import Vocabulary
 
-_VOCABULARY, _GRAPH = "vocab.txt", "saved_model.pb"
-_WORDPIECE, _LOWERCASING = b"WordpieceTokenizeWithOffsets", b"CaseFoldUTF8"  # Ops in the graph of a preprocessing.
+_VOCABULARY = "vocab.txt"
+_GRAPH = "saved_model.pb"
+# Ops in the graph of a preprocessing.
+_WORDPIECE = b"WordpieceTokenizeWithOffsets"
+_LOWERCASING = b"CaseFoldUTF8"
 _SUFFIX = "/.ATTRIBUTES/VARIABLE_VALUE"
 _LOWERCASE = f"do_lower_case{_SUFFIX}"
-_DENSE = ("weight", "bias")
 _TABLE = "embeddings.word_embeddings.weight"
-_TABLES = (_TABLE, POSITION_TABLE, "embeddings.token_type_embeddings.weight")
+_SEGMENT_TABLE = "embeddings.token_type_embeddings.weight"
+_TABLES = (_TABLE, POSITION_TABLE, _SEGMENT_TABLE)
 # Parts of a block in the order of a SavedModel, by the paths of their layers.
 _BLOCK = {
     "_attention_layer/_query_dense": "attention.self.query",
@@ -60,15 +63,22 @@ def read(folder, options):
         raise ValueError(f"{folder}: not an encoder of the Model Garden, whose SavedModel has `do_lower_case`; {hint}")
     config = _config({ours: shapes[name] for ours, name in names.items()})
     tensors = read_tensors(names, shapes, fetch)
-    path, lowercase = folder / "assets" / _VOCABULARY, bool(fetch(_LOWERCASE))
-    vocabulary = Vocabulary(path) if path.is_file() else None
-    metadata = Metadata(head=head_of_tensors(tensors), vocabulary=vocabulary, lowercase=lowercase)
+    vocabulary = None
+    path = folder / "assets" / _VOCABULARY
+    if path.is_file():
+        vocabulary = Vocabulary(path)
+    metadata = Metadata(
+        head=head_of_tensors(tensors),
+        vocabulary=vocabulary,
+        lowercase=bool(fetch(_LOWERCASE)),
+    )
     return Checkpoint(str(folder), config, tensors, metadata)
 
 
 def read_preprocessing(folder):
     """Returns the vocabulary and the casing of a SavedModel of TensorFlow Hub that preprocesses texts for BERT."""
-    graph, path = (folder / _GRAPH).read_bytes(), folder / "assets" / _VOCABULARY
+    graph = (folder / _GRAPH).read_bytes()
+    path = folder / "assets" / _VOCABULARY
     if _WORDPIECE not in graph or not path.is_file():
         raise ValueError(f"{folder}: expected a SavedModel that preprocesses texts for BERT, with {path.name}")
     return Vocabulary(path), _LOWERCASING in graph
@@ -78,24 +88,36 @@ def read_tensors(names, shapes, fetch):
     """Returns the `Tensor`s by our names, of `stored_names` and what `open_bundle` returns."""
     tensors = {}
     for ours, name in names.items():
-        shape, arranged = _matrix(ours, shapes[name])
-        tensors[ours] = Tensor(name, shape, lambda name=name, arranged=arranged: arranged(fetch(name)))
+        tensors[ours] = _matrix(ours, name, shapes[name], fetch)
     return tensors
 
 
 def stored_names(stored):
     """Returns the names of the tensors by ours; empty for a checkpoint of another program."""
-    paths = {name.removesuffix(_SUFFIX): name for name in stored if name.endswith(_SUFFIX)}
+    paths = {}
+    for name in stored:
+        if name.endswith(_SUFFIX):
+            paths[name.removesuffix(_SUFFIX)] = name
     if "variables/0" in paths:
-        return _numbered(paths)
-    layers = {match[1] for path in paths if (match := re.match(r"(?:model|encoder)/layer_with_weights-(\d+)/", path))}
-    if not layers:
+        return _names_by_number(paths)
+
+    numbers = []
+    for path in paths:
+        match = re.match(r"(?:model|encoder)/layer_with_weights-(\d+)/", path)
+        if match:
+            numbers.append(int(match[1]))
+    if not numbers:
         return {}
-    last = max(map(int, layers))
-    found = {_our_name(path, last): name for path, name in paths.items()}
-    pooler = {match[1]: name for path, name in paths.items() if (match := re.fullmatch(_NEXT_SENTENCE, path))}
-    found |= {f"pooler.dense.{_PARTS[part]}": name for part, name in pooler.items()}
-    return {ours: name for ours, name in found.items() if ours}
+    names = {}
+    for path, name in paths.items():
+        ours = _our_name(path, last=max(numbers))
+        if ours:
+            names[ours] = name
+    for path, name in paths.items():
+        match = re.fullmatch(_NEXT_SENTENCE, path)
+        if match:
+            names[f"pooler.dense.{_PARTS[match[1]]}"] = name
+    return names
 
 
 def _our_name(path, last):
@@ -105,7 +127,9 @@ def _our_name(path, last):
     match = re.fullmatch(r"(?:model|encoder)/layer_with_weights-(\d+)/(?:(.+)/)?(\w+)", path)
     if match is None:
         return None
-    number, layer, part = int(match[1]), match[2], match[3]
+    number = int(match[1])
+    layer = match[2]
+    part = match[3]
     if number < 3:
         return _TABLES[number]
     if number == 3:
@@ -115,49 +139,55 @@ def _our_name(path, last):
     return f"encoder.layer.{number - 4}.{_BLOCK[layer]}.{_PARTS[part]}"
 
 
-def _numbered(paths):
-    """Returns the names of a SavedModel."""
+def _names_by_number(paths):
+    """Returns the names of the tensors of a SavedModel by ours; its `paths` number the variables."""
     count = sum(re.fullmatch(r"variables/\d+", path) is not None for path in paths)
     blocks = (count - len(_TABLES) - 4) // (2 * len(_BLOCK))
     ordered = [*_TABLES, "embeddings.LayerNorm.weight", "embeddings.LayerNorm.bias"]
     for number in range(blocks):
-        ordered += [f"encoder.layer.{number}.{name}.{part}" for name in _BLOCK.values() for part in _DENSE]
+        for layer in _BLOCK.values():
+            name = f"encoder.layer.{number}.{layer}"
+            ordered += [f"{name}.weight", f"{name}.bias"]
     ordered += ["pooler.dense.weight", "pooler.dense.bias"]
     if len(ordered) != count:
         raise ValueError(f"a SavedModel of {count} variables is no encoder of the Model Garden")
-    found = {name: paths[f"variables/{number}"] for number, name in enumerate(ordered)}
-    masked = list(_MASKED.values())[1:]
-    present = f"mlm/variables/{count}" in paths
-    return found | {name: paths[f"mlm/variables/{count + n}"] for n, name in enumerate(masked) if present}
+
+    names = {ours: paths[f"variables/{number}"] for number, ours in enumerate(ordered)}
+    if f"mlm/variables/{count}" in paths:  # The head follows; its first tensor is the token table.
+        for number, ours in enumerate(list(_MASKED.values())[1:], count):
+            names[ours] = paths[f"mlm/variables/{number}"]
+    return names
 
 
-def _matrix(name, shape):
-    """Returns the shape of a tensor as `(out, in)`, and a function that brings its array there.
+def _matrix(ours, name, shape, fetch):
+    """Returns the `Tensor` of our name, as `(out, in)`, of a stored array, which `fetch` reads.
 
     Kernels of attention have an axis of heads, and so do their biases.
     """
-    if name in _TABLES or (len(shape) < 2 and not name.endswith(".bias")):
-        return tuple(shape), lambda array: array
-    if name.endswith(".bias"):
-        return (math.prod(shape),), lambda array: array.reshape(-1)
-    rows = math.prod(shape[:-1]) if name.endswith("output.dense.weight") else shape[0]
+    if ours.endswith(".bias"):
+        return Tensor(name, (math.prod(shape),), lambda: fetch(name).reshape(-1))
+    if ours in _TABLES or len(shape) < 2:
+        return Tensor(name, tuple(shape), lambda: fetch(name))
+    rows = shape[0]
+    if ours.endswith("output.dense.weight"):
+        rows = math.prod(shape[:-1])
     columns = math.prod(shape) // rows
-    return (columns, rows), lambda array: array.reshape(rows, columns).T
+    return Tensor(name, (columns, rows), lambda: fetch(name).reshape(rows, columns).T)
 
 
 def _config(shapes):
     """Returns the `BertConfig` of an encoder, of the shapes of its tensors by our names, as they are stored."""
-    (vocab_size, hidden_size), positions, segments = (shapes[name] for name in _TABLES)
+    vocab_size, hidden_size = shapes[_TABLE]
     layers = sum(name.endswith("attention.self.query.weight") for name in shapes)
     return BertConfig(
-        vocab_size,
-        hidden_size,
-        layers,
-        number_of_heads(shapes),
-        shapes["encoder.layer.0.intermediate.dense.weight"][1],
+        vocab_size=vocab_size,
+        hidden_size=hidden_size,
+        num_hidden_layers=layers,
+        num_attention_heads=number_of_heads(shapes),
+        intermediate_size=shapes["encoder.layer.0.intermediate.dense.weight"][1],
         hidden_act="gelu_new",
-        max_position_embeddings=positions[0],
-        type_vocab_size=segments[0],
+        max_position_embeddings=shapes[POSITION_TABLE][0],
+        type_vocab_size=shapes[_SEGMENT_TABLE][0],
     )
 
 

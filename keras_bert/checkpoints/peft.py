@@ -159,8 +159,12 @@ def read(folder, options):
     settings = AdapterSettings(_checked_config(folder))
     base = _open_base(folder, settings.values, options)
     checkpoint = _merged(folder, settings, base, options.head)
-    is_transformers = not folder.is_ours
-    return tokenizer_files.with_tokenizer(checkpoint, folder, options.tokenizer, for_transformers=is_transformers)
+    return tokenizer_files.with_tokenizer(
+        checkpoint,
+        folder,
+        options.tokenizer,
+        for_transformers=not folder.is_ours,
+    )
 
 
 def _checked_config(folder):

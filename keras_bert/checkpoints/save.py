@@ -234,7 +234,9 @@ def _difference_of_models(directory, new):
         facts_before = _facts_of_model(directory / name)
         facts_now = _facts_of_model(new / name)
         shared = sorted(facts_before.keys() & facts_now.keys())
-        found = difference({key: facts_before[key] for key in shared}, {key: facts_now[key] for key in shared})
+        before = {key: facts_before[key] for key in shared}
+        now = {key: facts_now[key] for key in shared}
+        found = difference(before, now)
         if found:
             return found
 

@@ -17,7 +17,9 @@ from keras_bert.similarity import check_function
 from keras_bert.text.vocabulary import Vocabulary
 
 SETTINGS = "config_sentence_transformers.json"
-_LENGTH, _POOLING, _DENSE = "sentence_bert_config.json", "1_Pooling", "2_Dense"
+_LENGTH = "sentence_bert_config.json"
+_POOLING = "1_Pooling"
+_DENSE = "2_Dense"
 DOWNLOADS = (MODULES, SETTINGS, f"*{_LENGTH}", "*/config.json")
 FILES = (MODULES, SETTINGS, _LENGTH, _POOLING, _DENSE)
 # The keys of older releases, which all releases read, in the order in which they concatenate several.
@@ -33,16 +35,22 @@ _ACTIVATIONS = {"linear": "torch.nn.modules.linear.Identity", "tanh": "torch.nn.
 # Newer releases have other modules but the same classes, and read these too.
 _PREFIX = "sentence_transformers.models."
 _OMIT = "load(..., head='encoder') loads the encoder without"
-_ARGUMENTS = ["config_args", "config_kwargs", "processing_kwargs", "processor_kwargs", "tokenizer_args"]
-_INPUT_AND_OUTPUT = dict.fromkeys(["module_input_name", "module_output_name"], ("sentence_embedding",))
+_ARGUMENTS = dict.fromkeys(
+    ["config_args", "config_kwargs", "processing_kwargs", "processor_kwargs", "tokenizer_args"],
+    ({},),
+)
+_INPUT_AND_OUTPUT = {
+    "module_input_name": ("sentence_embedding",),
+    "module_output_name": ("sentence_embedding",),
+}
 # Settings that change the vectors or scores, with the values that are supported.
 _FIXED = {
     SETTINGS: {"model_type": ("SentenceTransformer",), "truncate_dim": (None,)},
-    _LENGTH: {"transformer_task": ("feature-extraction",), **dict.fromkeys(_ARGUMENTS, ({},))},
+    _LENGTH: {"transformer_task": ("feature-extraction",)} | _ARGUMENTS,
     "CrossEncoder": {"default_prompt_name": (None,)},
-    "Classifier": {"transformer_task": ("sequence-classification",), **dict.fromkeys(_ARGUMENTS, ({},))},
+    "Classifier": {"transformer_task": ("sequence-classification",)} | _ARGUMENTS,
     "Pooling": {"include_prompt": (True,)},
-    "Dense": {"use_residual": (False,), **_INPUT_AND_OUTPUT},
+    "Dense": {"use_residual": (False,)} | _INPUT_AND_OUTPUT,
     "Normalize": _INPUT_AND_OUTPUT,
 }
 
@@ -53,24 +61,29 @@ def fits(folder):
 
 
 def _is_old_cross_encoder(folder):
-    return stored_activation(folder.config)[1] is not None and not folder.is_ours
+    """Returns whether a folder without modules is that of an older cross-encoder, which its config tells."""
+    _, activation = stored_activation(folder.config)
+    return activation is not None and not folder.is_ours
 
 
 def read(folder, options):
     """Opens a folder with the facts and the tensors of its modules, unless another head is wanted."""
-    checkpoint, head = huggingface.read(folder, options), options.head
-    embedding, classification = opened_by("SentenceTransformer"), opened_by("CrossEncoder")
+    checkpoint = huggingface.read(folder, options)
+    head = options.head
+    embedding = opened_by("SentenceTransformer")
+    classification = opened_by("CrossEncoder")
     if head not in (None, embedding, classification):
         return checkpoint
+
     kinds = [module["type"].rpartition(".")[2] for module in folder.modules]
     if kinds:
         scores_pairs = folder.json(SETTINGS).get("model_type") == "CrossEncoder"
     else:
         scores_pairs = _is_old_cross_encoder(folder) and checkpoint.metadata.head == classification
     if scores_pairs and head != embedding:
-        checkpoint = checkpoint.replace(metadata=_cross_encoder(folder, kinds, checkpoint))
-    elif kinds and head != classification:
-        checkpoint = _embedder(folder, kinds, checkpoint)
+        return checkpoint.replace(metadata=_cross_encoder(folder, kinds, checkpoint))
+    if kinds and head != classification:
+        return _embedder(folder, kinds, checkpoint)
     return checkpoint
 
 
@@ -82,30 +95,41 @@ def _embedder(folder, kinds, checkpoint):
             f"{folder / MODULES}: expected the modules Transformer, Pooling and optionally Dense and Normalize, in "
             f"this order. Received: {', '.join(kinds)}; {_OMIT} them"
         )
-    folders = {kind: folder.of_module(module) for kind, module in zip(kinds, folder.modules, strict=True)}
-    metadata = _with_length(folders["Transformer"], checkpoint)
-    facts = {"head": opened_by("SentenceTransformer"), "pooling": _read_pooling(folders["Pooling"])}
-    metadata = read_settings(folder, metadata).replace(**facts, normalize="Normalize" in kinds)
+    folders = {}
+    for kind, module in zip(kinds, folder.modules, strict=True):
+        folders[kind] = folder.of_module(module)
+    metadata = _with_length_and_casing(folders["Transformer"], checkpoint, _LENGTH)
+    pooling = _read_pooling(folders["Pooling"])
+    metadata = read_settings(folder, metadata).replace(
+        head=opened_by("SentenceTransformer"),
+        pooling=pooling,
+        normalize="Normalize" in kinds,
+    )
     checkpoint = checkpoint.replace(metadata=metadata)
     if "Normalize" in kinds:
-        _checked(folders["Normalize"], CONFIG, "Normalize")
-    return _with_projection(folders["Dense"], checkpoint) if "Dense" in kinds else checkpoint
+        _checked_settings(folders["Normalize"], CONFIG, "Normalize")
+    if "Dense" in kinds:
+        checkpoint = _with_projection(folders["Dense"], checkpoint)
+    return checkpoint
 
 
 def _cross_encoder(folder, kinds, checkpoint):
     """Returns the metadata with the maximum sequence length and what newer releases store next to `modules.json`."""
-    inner = folder.of_module(folder.modules[0]) if kinds else folder
-    metadata = _with_length(inner, checkpoint, "Classifier")
     if not kinds:
-        return metadata
+        return _with_length_and_casing(folder, checkpoint, "Classifier")
+    inner = folder.of_module(folder.modules[0])
+    metadata = _with_length_and_casing(inner, checkpoint, "Classifier")
     if kinds != ["Transformer"]:
         raise ValueError(
             f"{folder / MODULES}: expected only the module Transformer of a cross-encoder. "
             f"Received: {', '.join(kinds)}; {_OMIT} them"
         )
-    name = _checked(folder, SETTINGS, "CrossEncoder").get("activation_fn")
-    name = name or stored_activation(inner.config)[1] or default_activation(inner.config)
-    config = {**inner.config, "sentence_transformers": {"activation_fn": name}}
+    activation = (
+        _checked_settings(folder, SETTINGS, "CrossEncoder").get("activation_fn")
+        or stored_activation(inner.config)[1]
+        or default_activation(inner.config)
+    )
+    config = inner.config | {"sentence_transformers": {"activation_fn": activation}}
     with _naming(folder / SETTINGS):
         return head_named(opened_by("CrossEncoder")).read_config(config, metadata)
 
@@ -119,7 +143,7 @@ def _naming(path, hint=""):
         raise ValueError(f"{path}: {error}{hint}") from None
 
 
-def _checked(folder, name, kind, needed=False):
+def _checked_settings(folder, name, kind, needed=False):
     """Returns the settings of a file, after a check of those that only have one supported value."""
     values = folder.json(name, needed)
     for key, allowed in _FIXED[kind].items():
@@ -131,107 +155,104 @@ def _checked(folder, name, kind, needed=False):
     return values
 
 
-def _with_length(folder, checkpoint, kind=_LENGTH):
+def _with_length_and_casing(folder, checkpoint, kind):
     """Returns the metadata with the maximum sequence length and the casing of the Transformer."""
     metadata = checkpoint.metadata
-    sizes = _checked(folder, _LENGTH, kind)
-    longest = _length(folder / _LENGTH, sizes, "max_seq_length") or _length(
-        folder / "tokenizer_config.json", folder.json("tokenizer_config.json"), "model_max_length"
-    )
+    settings = _checked_settings(folder, _LENGTH, kind)
+    longest = _length(folder, _LENGTH, "max_seq_length")
+    longest = longest or _length(folder, "tokenizer_config.json", "model_max_length")
     longest = longest or metadata.sequence_length
     if longest is not None:
         longest = int(min(longest, checkpoint.config.max_position_embeddings))
-    if sizes.get("do_lower_case") and not metadata.lowercase and metadata.vocabulary is not None:
-        if not metadata.vocabulary.has_bert_normalizer:
-            raise ValueError(
-                f"{folder / _LENGTH}: `do_lower_case` is only supported with BERT's normalizer. Received: "
-                "do_lower_case=True with another normalizer in tokenizer.json"
-            )
-        # Texts in lower case for a cased tokenizer, which keeps accents.
-        kept = Vocabulary(metadata.vocabulary, strip_accents=bool(metadata.strip_accents))
-        metadata = metadata.replace(lowercase=True, vocabulary=kept)
+    if settings.get("do_lower_case") and not metadata.lowercase and metadata.vocabulary is not None:
+        metadata = _in_lower_case(folder, metadata)
     return metadata.replace(sequence_length=longest)
 
 
-def _length(path, values, key):
-    """Returns a maximum length, or `None`; transformers writes a huge number for none."""
-    value = values.get(key)
+def _in_lower_case(folder, metadata):
+    """Returns the metadata for texts in lower case with a cased tokenizer, which keeps accents."""
+    if not metadata.vocabulary.has_bert_normalizer:
+        raise ValueError(
+            f"{folder / _LENGTH}: `do_lower_case` is only supported with BERT's normalizer. Received: "
+            "do_lower_case=True with another normalizer in tokenizer.json"
+        )
+    vocabulary = Vocabulary(metadata.vocabulary, strip_accents=bool(metadata.strip_accents))
+    return metadata.replace(lowercase=True, vocabulary=vocabulary)
+
+
+def _length(folder, name, key):
+    """Returns a maximum length in a file, or `None`; transformers writes a huge number for none."""
+    value = folder.json(name).get(key)
     if value is not None and not (is_number(value) and value >= 1):
-        raise ValueError(f"{path}: `{key}` must be a positive number. Received: {key}={value!r:.200}")
+        raise ValueError(f"{folder / name}: `{key}` must be a positive number. Received: {key}={value!r:.200}")
     return value
 
 
 def read_settings(folder, metadata):
     """Returns the metadata with prompts and similarity function, if the folder has them."""
-    values = _checked(folder, SETTINGS, SETTINGS)
-    settings = {
-        "prompts": values.get("prompts") or None,
-        "default_prompt_name": values.get("default_prompt_name"),
-        "similarity_function": values.get("similarity_fn_name") or "cosine",
-    }
+    values = _checked_settings(folder, SETTINGS, SETTINGS)
+    prompts = values.get("prompts") or None
+    default_prompt_name = values.get("default_prompt_name")
+    similarity_function = values.get("similarity_fn_name") or "cosine"
     with _naming(folder / SETTINGS, f"; {_OMIT} prompts"):
-        check_prompts(settings["prompts"], settings["default_prompt_name"])
-        check_function(settings["similarity_function"])
-    return metadata.replace(**settings)
+        check_prompts(prompts, default_prompt_name)
+        check_function(similarity_function)
+    return metadata.replace(
+        prompts=prompts,
+        default_prompt_name=default_prompt_name,
+        similarity_function=similarity_function,
+    )
 
 
 def _read_pooling(folder):
     """Returns the pooling, or a tuple of several."""
-    values = _checked(folder, CONFIG, "Pooling", needed=True)
-    modes = values.get("pooling_mode") or [mode for key, mode in _MODES.items() if values.get(key)]
-    modes = (modes,) if isinstance(modes, str) else tuple(modes)
+    values = _checked_settings(folder, CONFIG, "Pooling", needed=True)
+    modes = values.get("pooling_mode")
+    if not modes:
+        modes = [mode for key, mode in _MODES.items() if values.get(key)]
+    elif isinstance(modes, str):
+        modes = [modes]
     if not modes or len(set(modes)) < len(modes) or not set(modes) <= set(_MODES.values()):
         raise ValueError(
             f"{folder / CONFIG}: the pooling must be one of {', '.join(_MODES.values())}, or several different ones. "
             f"Received: {', '.join(modes) or 'none'}; {_OMIT} it"
         )
-    return modes[0] if len(modes) == 1 else modes
+    if len(modes) == 1:
+        return modes[0]
+    return tuple(modes)
 
 
 def _with_projection(folder, checkpoint):
     """Returns the checkpoint with the dense layer after pooling; one without a bias gets zeros."""
-    values = _checked(folder, CONFIG, "Dense", needed=True)
+    values = _checked_settings(folder, CONFIG, "Dense", needed=True)
     name = values.get("activation_function", _ACTIVATIONS["tanh"])
     with _naming(folder / CONFIG, f"; {_OMIT} this module"):
         activation = our_activation("activation_function", name, _ACTIVATIONS)
     tensors = read_tensors(folder.path, (WEIGHTS, TORCH))
-    weight, bias = (tensors.get(f"linear.{part}") for part in ("weight", "bias"))
+    weight = tensors.get("linear.weight")
     if weight is None or set(tensors) - {"linear.weight", "linear.bias"}:
         raise ValueError(f"{folder}: expected linear.weight and linear.bias. Received: {', '.join(tensors)}")
+    bias = tensors.get("linear.bias")
     if bias is None:
         bias = dataclasses.replace(
-            weight, name="linear.bias", shape=weight.shape[:1], read=lambda: 0.0 * weight.read()[:, 0]
+            weight,
+            name="linear.bias",
+            shape=weight.shape[:1],
+            read=lambda: 0.0 * weight.read()[:, 0],
         )
-    found = dict(zip(PROJECTION_TENSORS, (weight, bias), strict=True))
+    projection = dict(zip(PROJECTION_TENSORS, (weight, bias), strict=True))
     metadata = checkpoint.metadata.replace(projection=weight.shape[0], projection_activation=activation)
-    return dataclasses.replace(checkpoint, tensors={**checkpoint.tensors, **found}, metadata=metadata)
+    return checkpoint.replace(tensors=checkpoint.tensors | projection, metadata=metadata)
 
 
 def write(description, metadata, directory):
     """Writes the files that sentence-transformers reads in addition to those of transformers, without weights."""
-    embedding, modes = description.embedding, description.layers["sentence_pooling"].modes
+    embedding = description.embedding
+    modes = description.layers["sentence_pooling"].modes
     width = description.config.hidden_size
-    kinds = ["Pooling", *["Dense"] * (embedding["projection"] is not None), *["Normalize"] * embedding["normalize"]]
-    modules = [("", "Transformer"), *((f"{index}_{kind}", kind) for index, kind in enumerate(kinds, 1))]
-    entries = [
-        {"idx": index, "name": str(index), "path": path, "type": _PREFIX + kind}
-        for index, (path, kind) in enumerate(modules)
-    ]
-    settings = {
-        "prompts": metadata.prompts or {},
-        "default_prompt_name": metadata.default_prompt_name,
-        "similarity_fn_name": metadata.similarity_function,
-    }
-    if modes == tuple(mode for mode in _MODES.values() if mode in modes):
-        pooling = {"word_embedding_dimension": width, **{key: mode in modes for key, mode in _MODES.items()}}
-    else:  # Only newer releases know several of them in another order.
-        pooling = {"embedding_dimension": width, "pooling_mode": list(modes)}
-    longest = metadata.sequence_length or description.config.max_position_embeddings
-    write_json(directory / MODULES, entries)
-    write_json(directory / _POOLING / CONFIG, pooling)
-    write_json(directory / SETTINGS, settings)
-    write_json(directory / _LENGTH, {"max_seq_length": longest, "do_lower_case": False})
-    if "Dense" in kinds:
+    kinds = ["Pooling"]
+    if embedding["projection"] is not None:
+        kinds.append("Dense")
         dense = {
             "in_features": width * len(modes),
             "out_features": embedding["projection"],
@@ -239,11 +260,54 @@ def write(description, metadata, directory):
             "activation_function": _ACTIVATIONS[embedding["projection_activation"]],
         }
         write_json(directory / _DENSE / CONFIG, dense)
+    if embedding["normalize"]:
+        kinds.append("Normalize")
+
+    settings = {
+        "prompts": metadata.prompts or {},
+        "default_prompt_name": metadata.default_prompt_name,
+        "similarity_fn_name": metadata.similarity_function,
+    }
+    longest = metadata.sequence_length or description.config.max_position_embeddings
+    write_json(directory / MODULES, _modules(kinds))
+    write_json(directory / _POOLING / CONFIG, _pooling_config(modes, width))
+    write_json(directory / SETTINGS, settings)
+    write_json(directory / _LENGTH, {"max_seq_length": longest, "do_lower_case": False})
+
+
+def _modules(kinds):
+    """Returns the content of `modules.json`: the Transformer, and after it modules of these kinds."""
+    modules = [{"idx": 0, "name": "0", "path": "", "type": f"{_PREFIX}Transformer"}]
+    for index, kind in enumerate(kinds, 1):
+        modules.append(
+            {
+                "idx": index,
+                "name": str(index),
+                "path": f"{index}_{kind}",
+                "type": f"{_PREFIX}{kind}",
+            }
+        )
+    return modules
+
+
+def _pooling_config(modes, width):
+    """Returns the content of the `config.json` of the pooling."""
+    in_common_order = tuple(mode for mode in _MODES.values() if mode in modes)
+    if modes != in_common_order:  # Only newer releases know several of them in another order.
+        return {"embedding_dimension": width, "pooling_mode": list(modes)}
+    config = {"word_embedding_dimension": width}
+    for key, mode in _MODES.items():
+        config[key] = mode in modes
+    return config
 
 
 def write_weights(description, directory, dtype):
     """Writes the weights of the projection, if there is one."""
-    if description.embedding.get("projection") is not None:
-        tensors = tensors_of(description)
-        linear = {f"linear.{name.rpartition('.')[2]}": tensors[name] for name in PROJECTION_TENSORS}
-        write_tensors(linear, directory / _DENSE, dtype)
+    if description.embedding.get("projection") is None:
+        return
+    tensors = tensors_of(description)
+    linear = {}
+    for name in PROJECTION_TENSORS:
+        part = name.rpartition(".")[2]
+        linear[f"linear.{part}"] = tensors[name]
+    write_tensors(linear, directory / _DENSE, dtype)

@@ -20,10 +20,26 @@ from keras_bert.wire_format import fields, varint
 _MAGIC = 0xDB4775248B80FB57
 _FOOTER = 48
 _TYPES = {1: "<f4", 2: "<f8", 3: "<i4", 9: "<i8", 10: "?", 14: ml_dtypes.bfloat16, 19: "<f2"}  # Of `DataType`.
-_DTYPE, _SHAPE, _SHARD, _OFFSET, _SIZE, _CHECKSUM, _SLICES = range(1, 8)  # Fields of `BundleEntryProto`.
-_ENTRY = {**dict.fromkeys((_DTYPE, _SHARD, _OFFSET, _SIZE), int), **dict.fromkeys((_SHAPE, _CHECKSUM, _SLICES), bytes)}
+# Fields of `BundleEntryProto`, and the Python types of their values.
+_DTYPE = 1
+_SHAPE = 2
+_SHARD = 3
+_OFFSET = 4
+_SIZE = 5
+_CHECKSUM = 6
+_SLICES = 7
+_ENTRY = {
+    _DTYPE: int,
+    _SHAPE: bytes,
+    _SHARD: int,
+    _OFFSET: int,
+    _SIZE: int,
+    _CHECKSUM: bytes,
+    _SLICES: bytes,
+}
 _UNREADABLE = (ArithmeticError, LookupError, MemoryError, OSError, RuntimeError, TypeError, ValueError)
-_MOST_AXES, _MOST_NAMES = 254, 16  # Bytes of names per byte of a block, in which every 16th name is whole.
+_MOST_AXES = 254
+_MOST_NAMES = 16  # Bytes of names per byte of a block, in which every 16th name is whole.
 
 
 def open_bundle(prefix):
@@ -31,12 +47,16 @@ def open_bundle(prefix):
     try:
         import tensorflow as tf
     except ModuleNotFoundError:
-        open_reader, unreadable = TensorBundle, _UNREADABLE
+        open_reader = TensorBundle
+        unreadable = _UNREADABLE
     else:  # It verifies checksums. `tf.train.load_checkpoint` would follow the file `checkpoint` of a folder.
-        open_reader, unreadable = tf.compat.v1.train.NewCheckpointReader, (tf.errors.OpError, *_UNREADABLE)
+        open_reader = tf.compat.v1.train.NewCheckpointReader
+        unreadable = (tf.errors.OpError, *_UNREADABLE)
     try:
         bundle = TensorBundle(prefix)  # Checks the index: TensorFlow ends the process if it is damaged.
-        reader = bundle if bundle.is_partitioned else open_reader(str(prefix))
+        reader = bundle
+        if not bundle.is_partitioned:
+            reader = open_reader(str(prefix))
     except unreadable as error:
         raise ValueError(f"{prefix}: not a readable TensorFlow checkpoint: {first_line(error)}") from None
     shapes = bundle.get_variable_to_shape_map()
@@ -60,13 +80,20 @@ class TensorBundle:
         self._prefix = pathlib.Path(prefix)
         index = self._prefix.with_name(f"{self._prefix.name}.index").read_bytes()
         try:
-            entries = dict(_table(index))
-            self._shards = dict(fields(entries.pop(b"")))[1]
-            entries = {name: _entry(message) for name, message in entries.items()}
-            # The parts of partitioned variables have keys that are no text, which start with a zero byte.
-            self._entries = {name.decode(): entry for name, entry in entries.items() if not name.startswith(b"\0")}
-            self._shapes = {name: entry[_SHAPE] for name, entry in self._entries.items()}
-            self.is_partitioned = any(_SLICES in entry for entry in entries.values())
+            messages = dict(_read_table(index))
+            header = dict(fields(messages.pop(b"")))
+            self._shards = header[1]
+            self._entries = {}
+            self._shapes = {}
+            self.is_partitioned = False
+            for name, message in messages.items():
+                entry = _read_entry(message)
+                if _SLICES in entry:
+                    self.is_partitioned = True
+                # The parts of partitioned variables have keys that are no text, which start with a zero byte.
+                if not name.startswith(b"\0"):
+                    self._entries[name.decode()] = entry
+                    self._shapes[name.decode()] = entry[_SHAPE]
         except (ValueError, IndexError, KeyError, TypeError, struct.error) as error:  # TypeError: a number, no message.
             raise ValueError(f"the index is damaged: {error}") from None
 
@@ -85,8 +112,11 @@ class TensorBundle:
     def get_tensor(self, name):
         """Returns a tensor as an array."""
         self.check(name)
-        entry, shape = self._entries[name], self._shapes[name]
-        dtype, offset, size = np.dtype(_TYPES[entry[_DTYPE]]), entry.get(_OFFSET, 0), entry.get(_SIZE, 0)
+        entry = self._entries[name]
+        shape = self._shapes[name]
+        dtype = np.dtype(_TYPES[entry[_DTYPE]])
+        offset = entry.get(_OFFSET, 0)
+        size = entry.get(_SIZE, 0)
         path = f"{self._prefix}.data-{entry.get(_SHARD, 0):05}-of-{self._shards:05}"
         end = os.path.getsize(path)
         if size != math.prod(shape) * dtype.itemsize or offset + size > end:
@@ -96,39 +126,47 @@ class TensorBundle:
             return np.frombuffer(file.read(size), dtype).reshape(shape)
 
 
-def _table(content):
+def _read_table(content):
     """Yields keys and values of a LevelDB table."""
     if len(content) < _FOOTER or struct.unpack("<Q", content[-8:])[0] != _MAGIC:
         raise ValueError("it does not end as a table")
     footer = content[-_FOOTER:]
     _, place = varint(footer, 0)
     _, place = varint(footer, place)  # The handle of the block of metadata.
-    last, end = None, 0
-    for _, handle in _block(content, *_handle(footer[place:])):
-        offset, size = _handle(handle)
+    index_offset, index_size = _read_handle(footer[place:])
+    last = None
+    end = 0
+    for _, handle in _read_block(content, index_offset, index_size):
+        offset, size = _read_handle(handle)
         if offset < end:
             raise ValueError("its blocks are not in order")
         end = offset + size
-        for key, value in _block(content, offset, size):
+        for key, value in _read_block(content, offset, size):
             if last is not None and key <= last:
                 raise ValueError("its names are not in order")
             last = key
             yield key, value
 
 
-def _handle(content):
+def _read_handle(content):
     """Returns the offset and the size of a block."""
     offset, place = varint(content, 0)
-    return offset, varint(content, place)[0]
+    size, _ = varint(content, place)
+    return offset, size
 
 
-def _block(content, offset, size):
+def _read_block(content, offset, size):
     """Yields keys and values of a block: each key shares its first bytes with the key before it."""
     block = content[offset : offset + size + 1]
     if len(block) != size + 1 or block[-1] != 0:
         raise ValueError("a block is truncated or compressed")
+    # At the end, the places of the whole keys and their number.
     (count,) = struct.unpack_from("<I", block, size - 4)
-    end, place, key, starts, names = size - 4 - 4 * count, 0, b"", set(), 0
+    end = size - 4 - 4 * count
+    place = 0
+    key = b""
+    whole_keys = set()
+    length_of_names = 0
     while place < end:
         begin = place
         shared, place = varint(block, place)
@@ -136,42 +174,44 @@ def _block(content, offset, size):
         length, place = varint(block, place)
         if max(shared, new, length) > size:
             raise ValueError("a block is truncated")
-        names += shared + new
-        if names > _MOST_NAMES * size:
+        length_of_names += shared + new
+        if length_of_names > _MOST_NAMES * size:
             raise ValueError("its names are too long")
         if not shared:
-            starts.add(begin)
+            whole_keys.add(begin)
         key = key[:shared] + block[place : place + new]
         place += new
         yield key, block[place : place + length]
         place += length
-    if place and not starts.issuperset(struct.unpack_from(f"<{count}I", block, end)):
+    if place and not whole_keys.issuperset(struct.unpack_from(f"<{count}I", block, end)):
         raise ValueError("a block has other starts")
 
 
-def _message(content, kinds):
-    """Returns the fields of a message: a dict of the lists of their values."""
-    found = {}
+def _read_message(content, types):
+    """Returns the fields of a message: a dict of the lists of their values; `types` has those of known fields."""
+    values_by_field: dict = {}
     for number, value in fields(content):
-        if type(value) is not kinds.get(number):
+        if type(value) is not types.get(number):
             raise ValueError(f"a message has an unknown field {number}")
-        found.setdefault(number, []).append(value)
-    return found
+        values_by_field.setdefault(number, []).append(value)
+    return values_by_field
 
 
-def _entry(content):
+def _read_entry(content):
     """Returns the fields of a `BundleEntryProto`, of the shape the numbers."""
-    found = _message(content, _ENTRY)
-    if any(len(values) > 1 for number, values in found.items() if number != _SLICES):
-        raise ValueError("a message has a field twice")
-    entry = {number: values[0] for number, values in found.items()}
-    return {**entry, _SHAPE: _shape(entry.get(_SHAPE, b""))}
+    entry = {}
+    for number, values in _read_message(content, _ENTRY).items():
+        if len(values) > 1 and number != _SLICES:
+            raise ValueError("a message has a field twice")
+        entry[number] = values[0]
+    entry[_SHAPE] = _read_shape(entry.get(_SHAPE, b""))
+    return entry
 
 
-def _shape(message):
+def _read_shape(content):
     """Returns the shape of a `TensorShapeProto`."""
-    axes = [_message(axis, {1: int}).get(1, [0]) for axis in _message(message, {2: bytes, 3: int}).get(2, [])]
-    shape = tuple(sizes[-1] for sizes in axes)
-    if len(shape) > _MOST_AXES or math.prod(size or 1 for size in shape) >= 2**63:
+    axes = _read_message(content, {2: bytes, 3: int}).get(2, [])
+    sizes = [_read_message(axis, {1: int}).get(1, [0])[-1] for axis in axes]
+    if len(sizes) > _MOST_AXES or math.prod(size or 1 for size in sizes) >= 2**63:
         raise ValueError("a tensor is too large")
-    return shape
+    return tuple(sizes)

@@ -32,9 +32,11 @@ _DTYPES = {
     "ByteStorage": "u1",
     "BoolStorage": "?",
 }
-_TENSORS = "torch._utils _rebuild_tensor", "torch._utils _rebuild_tensor_v2"
-_PARAMETER, _DICT = "torch._utils _rebuild_parameter", "collections OrderedDict"
-_GLOBALS = {*_TENSORS, _PARAMETER, _DICT, *(f"torch {name}" for name in _DTYPES)}
+_TENSORS = ("torch._utils _rebuild_tensor", "torch._utils _rebuild_tensor_v2")
+_PARAMETER = "torch._utils _rebuild_parameter"
+_DICT = "collections OrderedDict"
+_STORAGES = {f"torch {name}" for name in _DTYPES}
+_GLOBALS = {*_TENSORS, _PARAMETER, _DICT, *_STORAGES}
 _MOST_AXES = 64  # NumPy's.
 _MARK = object()
 _SIZED = (tuple, list, dict)
@@ -45,11 +47,14 @@ _DAMAGED = (ArithmeticError, LookupError, EOFError, OSError, RuntimeError, TypeE
 def read_torch_file(path):
     """Returns functions that read the tensors of a file, which must have nothing else: `{name: (shape, read)}`."""
     with _explained(path):
-        tensors, read = _read_archive(path) if zipfile.is_zipfile(path) else _read_pickles(path)
+        if zipfile.is_zipfile(path):
+            tensors, read = _read_archive(path)
+        else:
+            tensors, read = _read_pickles(path)
         if not isinstance(tensors, dict) or not all(isinstance(name, str) for name in tensors):
             raise _ContentError(f"it holds a {type(tensors).__name__} and no dict of tensors by name")
         for name, value in tensors.items():
-            if not isinstance(value, _Tensor):
+            if not isinstance(value, _StoredTensor):
                 raise _ContentError(f"{name!r:.100} is a {type(value).__name__} and no tensor")
     return {name: (tensor.shape, partial(read, tensor)) for name, tensor in tensors.items()}
 
@@ -66,16 +71,20 @@ def _explained(path):
 
 
 def _read_archive(path):
+    """Returns what an archive holds, and a function that reads the array of a tensor in it."""
     with zipfile.ZipFile(path) as archive:
-        names = [name for name in archive.namelist() if name.endswith("data.pkl") and name.count("/") < 2]
-        if len(names) != 1:
+        pickles = []
+        for name in archive.namelist():
+            if name.endswith("data.pkl") and name.count("/") < 2:
+                pickles.append(name)
+        if len(pickles) != 1:
             raise _ContentError("it is an archive without one data.pkl")
-        folder = names[0].removesuffix("data.pkl")
+        folder = pickles[0].removesuffix("data.pkl")
         order = f"{folder}byteorder"
         if order in archive.namelist() and _content(archive, order) != b"little":
             raise _ContentError("its numbers are big-endian")
         machine = _Machine()
-        values = machine.run(io.BytesIO(_content(archive, names[0])))
+        values = machine.run(io.BytesIO(_content(archive, pickles[0])))
         for key, storage in machine.storages.items():
             if storage.size > archive.getinfo(f"{folder}data/{key}").file_size:
                 raise EOFError(f"the storage {key} is truncated")
@@ -88,6 +97,7 @@ def _read_archive(path):
 
 
 def _content(archive, name):
+    """Returns the bytes of a file in an archive, which is neither compressed nor larger than the archive."""
     entry = archive.getinfo(name)
     if entry.compress_type != zipfile.ZIP_STORED:  # It could be larger than any memory.
         raise _ContentError(f"{name} is compressed")
@@ -97,6 +107,7 @@ def _content(archive, name):
 
 
 def _read_pickles(path):
+    """Returns what a file of the older form holds, and a function that reads the array of a tensor in it."""
     # Of a mapped file, a damaged length reads no more than there is.
     with open(path, "rb") as opened, mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ) as file:
         if _Machine().run(file) != _MAGIC:
@@ -106,8 +117,10 @@ def _read_pickles(path):
         if not isinstance(system, dict) or system.get("little_endian") is not True:
             raise _ContentError("its numbers are big-endian")
         machine = _Machine()
-        values, keys = machine.run(file), _Machine().run(file)
-        places, place = {}, file.tell()
+        values = machine.run(file)
+        keys = _Machine().run(file)
+        places = {}
+        place = file.tell()
         for key in keys:
             places[key] = place + 8  # After the number of elements.
             storage = machine.storages[key]
@@ -148,7 +161,7 @@ class _Storage:
 
 
 @dataclasses.dataclass(frozen=True)
-class _Tensor:
+class _StoredTensor:
     """A tensor in a file: its place in a storage."""
 
     storage: _Storage
@@ -160,17 +173,21 @@ class _Tensor:
         numbers = (self.offset, *self.shape, *self.strides)
         if len(self.shape) > _MOST_AXES or max(numbers) >= 2**63:  # Their product could take hours.
             raise _ContentError(f"a tensor has {len(self.shape)} axes, or sizes of more than 63 bits")
-        last = self.offset + sum((size - 1) * stride for size, stride in zip(self.shape, self.strides, strict=True))
+        last = self.offset
+        for size, stride in zip(self.shape, self.strides, strict=True):
+            last += (size - 1) * stride
+        count = math.prod(self.shape)
         # A tensor that repeats its numbers could be larger than any memory.
-        fits = min(numbers) >= 0 and max(last + 1, math.prod(self.shape)) <= self.storage.count
-        if not fits and math.prod(self.shape):
+        fits = min(numbers) >= 0 and max(last + 1, count) <= self.storage.count
+        if not fits and count:
             raise _ContentError(f"a tensor of shape {self.shape} is outside of its storage of {self.storage.count}")
 
     def of(self, content):
         """Returns the array, of the bytes of the storage."""
-        numbers = np.frombuffer(content, self.storage.dtype, self.storage.count)[self.offset :]
+        numbers = np.frombuffer(content, self.storage.dtype, self.storage.count)
         steps = [stride * numbers.itemsize for stride in self.strides]
-        return np.lib.stride_tricks.as_strided(numbers, self.shape, steps).copy()
+        view = np.lib.stride_tricks.as_strided(numbers[self.offset :], self.shape, steps)
+        return view.copy()
 
 
 class _Machine:
@@ -179,30 +196,35 @@ class _Machine:
     most = 2**20  # Instructions and values that calls take: BERT-large has 30,000.
 
     def __init__(self):
-        self._stack, self._memo, self._count, self.storages = [], {}, 0, {}
+        self._stack = []
+        self._memo = {}
+        self._count = 0
+        self.storages = {}
 
     def run(self, file):
         """Returns what the next pickle of a file describes."""
         for instruction, argument, _ in pickletools.genops(file):
-            self._add(1)
-            name = instruction.name
-            if name == "STOP":
+            self._count_values(1)
+            if instruction.name == "STOP":
                 return self._stack.pop()
-            self._run(name, argument)
+            self._run_instruction(instruction.name, argument)
 
-    def _add(self, count):
+    def _count_values(self, count):
         self._count += count
         if self._count > self.most:
             raise _ContentError(f"it has more than {self.most} instructions, or values that they take")
 
-    def _run(self, name, argument):
+    def _run_instruction(self, name, argument):
         stack = self._stack
         if name in _CONSTANTS:
             stack.append(_CONSTANTS[name]())
         elif name in _ARGUMENTS:
             stack.append(argument)
         elif name in ("BINPUT", "LONG_BINPUT", "MEMOIZE"):
-            self._memo[len(self._memo) if argument is None else argument] = stack[-1]
+            index = argument
+            if index is None:
+                index = len(self._memo)
+            self._memo[index] = stack[-1]
         elif name in ("BINGET", "LONG_BINGET"):
             stack.append(self._memo[argument])
         elif name in ("GLOBAL", "STACK_GLOBAL"):
@@ -211,27 +233,43 @@ class _Machine:
             stack.append(tuple(self._marked()))
         elif name in ("TUPLE1", "TUPLE2", "TUPLE3"):
             stack.append(tuple(self._last(int(name[-1]))))
-        elif name in ("APPEND", "APPENDS"):
-            values = self._marked() if name == "APPENDS" else self._last(1)
+        elif name == "APPEND":
+            values = self._last(1)
             _of_type(stack[-1], list).extend(values)
-        elif name in ("SETITEM", "SETITEMS"):
-            values = self._marked() if name == "SETITEMS" else self._last(2)
-            keys = [_of_type(key, str) for key in values[::2]]
-            _of_type(stack[-1], dict).update(zip(keys, values[1::2], strict=True))
+        elif name == "APPENDS":
+            values = self._marked()
+            _of_type(stack[-1], list).extend(values)
+        elif name == "SETITEM":
+            self._set_items(self._last(2))
+        elif name == "SETITEMS":
+            self._set_items(self._marked())
         elif name == "BINPERSID":
             stack.append(self._storage(*stack.pop()))
         elif name == "REDUCE":
-            function, arguments = self._last(2)
-            # References to large ones are short: what is copied of them is counted.
-            self._add(sum(len(part) for part in (_of_type(arguments, tuple), *arguments) if isinstance(part, _SIZED)))
-            stack.append(_call(function, arguments))
+            self._reduce()
         elif name == "BUILD":  # The attributes of a dict of tensors: versions of their modules.
             stack.pop()
             _of_type(stack[-1], dict)
         elif name not in ("PROTO", "FRAME"):
             raise _ContentError(f"it has the instruction {name}")
 
+    def _set_items(self, values):
+        """Adds keys and values, which alternate, to the dict on the stack."""
+        keys = [_of_type(key, str) for key in values[::2]]
+        _of_type(self._stack[-1], dict).update(zip(keys, values[1::2], strict=True))
+
+    def _reduce(self):
+        """Calls a function with arguments, both on the stack."""
+        function, arguments = self._last(2)
+        # References to large ones are short: what is copied of them is counted.
+        self._count_values(len(_of_type(arguments, tuple)))
+        for argument in arguments:
+            if isinstance(argument, _SIZED):
+                self._count_values(len(argument))
+        self._stack.append(_call(function, arguments))
+
     def _last(self, count):
+        """Takes the last values from the stack."""
         values = self._stack[-count:]
         if len(values) < count or _MARK in values:
             raise _ContentError("its instructions lack values")
@@ -239,6 +277,7 @@ class _Machine:
         return values
 
     def _marked(self):
+        """Takes the last mark and the values after it from the stack; returns these."""
         for index in reversed(range(len(self._stack))):
             if self._stack[index] is _MARK:
                 values = self._stack[index + 1 :]
@@ -246,7 +285,7 @@ class _Machine:
                 return values
         raise _ContentError("its instructions lack a mark")
 
-    def _storage(self, kind, dtype, key, location, count, view=None):
+    def _storage(self, kind, dtype, key, location, count, view=None):  # The parts of a persistent id.
         """Returns the storage of a persistent id; a view of the older form is (key, start, count)."""
         name = _of_type(dtype, _Global).name.removeprefix("torch ")
         if _of_type(kind, str) != "storage" or name not in _DTYPES or not isinstance(location, str):
@@ -274,8 +313,9 @@ _CONSTANTS = {
 _ARGUMENTS = ("BININT", "BININT1", "BININT2", "LONG1", "BINFLOAT", "BINUNICODE", "SHORT_BINUNICODE")
 
 
-def _of_type(value, kind):
-    if not isinstance(value, kind):
+def _of_type(value, expected):
+    """Returns a value; raises if it has another type."""
+    if not isinstance(value, expected):
         raise _ContentError(f"it has a {type(value).__name__} in a place of another type")
     return value
 
@@ -290,14 +330,22 @@ def _call(function, arguments):
     """Returns what a function of a pickle would return."""
     name = _of_type(function, _Global).name
     if name == _DICT and len(arguments) < 2:
-        pairs = _of_type(arguments[0], list) if arguments else []
+        pairs = []
+        if arguments:
+            pairs = _of_type(arguments[0], list)
         return {_of_type(key, str): value for key, value in pairs}
     if name == _PARAMETER:
-        return _of_type(arguments[0], _Tensor)
+        return _of_type(arguments[0], _StoredTensor)
     if name in _TENSORS:
-        storage, offset, shape, strides, *others = arguments
-        if any(others[2:]):
-            raise _ContentError("it has a tensor whose numbers are negated or conjugated when they are read")
-        numbers = [_of_type(number, int) for number in (offset, *_of_type(shape, tuple), *_of_type(strides, tuple))]
-        return _Tensor(_of_type(storage, _Storage), numbers[0], shape, strides)
+        return _tensor(arguments)
     raise _ContentError(f"it calls {name.replace(' ', '.')}")
+
+
+def _tensor(arguments):
+    """Returns a tensor of the arguments of `torch._utils._rebuild_tensor_v2`."""
+    storage, offset, shape, strides, *others = arguments
+    if any(others[2:]):
+        raise _ContentError("it has a tensor whose numbers are negated or conjugated when they are read")
+    for number in (offset, *_of_type(shape, tuple), *_of_type(strides, tuple)):
+        _of_type(number, int)
+    return _StoredTensor(_of_type(storage, _Storage), offset, shape, strides)

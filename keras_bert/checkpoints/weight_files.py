@@ -31,7 +31,8 @@ def downloads(files):
     One container, and the dense layers of sentence-transformers in any.
     """
     dense = ["*/*.safetensors", f"*/{TORCH}"]
-    if any(name.endswith((".safetensors", INDEX)) and "/" not in name for name in files):
+    own = [name for name in files if "/" not in name]
+    if any(name.endswith((".safetensors", INDEX)) for name in own):
         return ["*.safetensors", INDEX, "adapter_model.safetensors", *dense]
     older = next((name for name in FILES if name in files), WEIGHTS)
     stem, _, ending = older.removesuffix(".index.json").rpartition(".")
@@ -45,12 +46,16 @@ def has_weights(directory):
 
 def read_tensors(directory, files=FILES):
     """Returns the `Tensor`s of the first of these files in a directory, by their names in transformers."""
-    tensors = {}
-    name = next((name for name in files if (directory / name).is_file()), None)
-    if name is None:
+    present = [name for name in files if (directory / name).is_file()]
+    if not present:
         raise FileNotFoundError(f"{directory}: expected weights, {' or '.join(files)}; found no such file")
-    for path in _shards(directory / name) if name.endswith(".json") else [directory / name]:
-        tensors |= read_file(path)
+    path = directory / present[0]
+    paths = [path]
+    if path.suffix == ".json":
+        paths = _shards(path)
+    tensors = {}
+    for shard in paths:
+        tensors.update(read_file(shard))
     return tensors
 
 
@@ -61,11 +66,18 @@ def read_file(path):
             raise ValueError(f"{path}: Git's pointer to the file. Expected the file, which `git lfs pull` downloads")
     if path.suffix == ".safetensors":
         tensors = _read_safetensors(path)
+    elif path.suffix == ".bin":
+        tensors = _tensors(read_torch_file(path))
     else:
-        read = read_torch_file if path.suffix == ".bin" else read_h5_file
-        tensors = {name: Tensor(name, *found) for name, found in read(path).items()}
-    check_tensors(path, {name: tensor.shape for name, tensor in tensors.items()}, path.stat().st_size)
+        tensors = _tensors(read_h5_file(path))
+    shapes = {name: tensor.shape for name, tensor in tensors.items()}
+    check_tensors(path, shapes, path.stat().st_size)
     return tensors
+
+
+def _tensors(stored):
+    """Returns `Tensor`s by name, of their shapes and the functions that read them."""
+    return {name: Tensor(name, shape, read) for name, (shape, read) in stored.items()}
 
 
 def check_tensors(path, shapes, size):
@@ -73,37 +85,45 @@ def check_tensors(path, shapes, size):
 
     A model with room for them is built before they are read. `shapes` is a dict by name, `size` the bytes of the files.
     """
-    if name := next((name for name in shapes if not name.isprintable()), None):
-        raise ValueError(f"{path}: a tensor's name must be printable. Received: {name!r:.200}")
-    if (count := sum(map(math.prod, shapes.values()))) > size:
+    for name in shapes:
+        if not name.isprintable():
+            raise ValueError(f"{path}: a tensor's name must be printable. Received: {name!r:.200}")
+    count = sum(map(math.prod, shapes.values()))
+    if count > size:
         raise ValueError(
             f"{path}: not readable, it may be truncated: its tensors have {count:,} numbers, its files {size:,} bytes"
         )
 
 
 def _shards(path):
+    """Returns the paths of the shards that an index names."""
     places = read_object(path).get("weight_map")
     if not isinstance(places, dict) or not places:
         raise ValueError(
             f"{path}: `weight_map` must be an object with the file of each tensor. Received: {places!r:.200}"
         )
     shards = {name: inner_path(path, name) for name in places.values()}
-    if missing := sorted(name for name, shard in shards.items() if not shard.is_file()):
+    missing = sorted(name for name, shard in shards.items() if not shard.is_file())
+    if missing:
         raise ValueError(f"{path}: missing shard(s): {', '.join(missing)}")
     return sorted(shards.values())
 
 
 def _read_safetensors(path):
+    """Returns the `Tensor`s of a safetensors file."""
     try:
         file = safetensors.safe_open(path, framework="numpy")
         names = list(file.keys())
     except (safetensors.SafetensorError, OSError) as error:
         raise ValueError(f"{path}: not a readable safetensors file, it may be truncated: {error}") from None
-    shapes = {name: tuple(file.get_slice(name).get_shape()) for name in names}
-    return {name: Tensor(name, shape, partial(_read_tensor, path, file, name)) for name, shape in shapes.items()}
+    tensors = {}
+    for name in names:
+        shape = tuple(file.get_slice(name).get_shape())
+        tensors[name] = Tensor(name, shape, partial(_read_safetensor, path, file, name))
+    return tensors
 
 
-def _read_tensor(path, file, name):
+def _read_safetensor(path, file, name):
     try:
         return file.get_tensor(name)
     except (AttributeError, TypeError):  # NumPy lacks its dtype, such as that of 8-bit floats.
@@ -136,9 +156,12 @@ def read_h5_file(path):
         if "layer_names" not in file.attrs:
             raise ValueError("it has no `layer_names`")
         for place in _places(file):
-            shape, transposed = _dataset(file, place).shape, place.endswith("/kernel:0")
-            read = partial(_read, path, place, transposed)
-            tensors[_torch_name(place)] = shape[::-1] if transposed else shape, read
+            shape = _dataset(file, place).shape
+            is_kernel = place.endswith("/kernel:0")  # As (in, out).
+            read = partial(_read_dataset, path, place, is_kernel)
+            if is_kernel:
+                shape = shape[::-1]
+            tensors[_torch_name(place)] = (shape, read)
     return tensors
 
 
@@ -158,7 +181,8 @@ def _places(file):
 
     Lists of names in attributes are not read: short references to one long string would fill memory.
     """
-    places, left = [], os.path.getsize(file.filename)
+    places = []
+    left = os.path.getsize(file.filename)
 
     def visit(place, link):  # What it returns ends the visit; h5py passes no errors on.
         nonlocal left
@@ -166,30 +190,41 @@ def _places(file):
         if left < 0:
             return "its names are longer than the file"
         places.append(place)
-        return None if isinstance(link, h5py.HardLink) else f"{place} is not in this file"  # But in any other.
+        if not isinstance(link, h5py.HardLink):  # It would be in any other file.
+            return f"{place} is not in this file"
+        return None
 
-    if problem := file.visititems_links(visit):
+    problem = file.visititems_links(visit)
+    if problem:
         raise ValueError(problem)
     return [place for place in places if not isinstance(file[place], h5py.Group)]
 
 
 def _dataset(file, place):
-    dataset, size = file[place], os.path.getsize(file.filename)
+    """Returns a dataset of a file; raises unless it is an array of numbers with all of its bytes in the file."""
+    dataset = file[place]
+    size = os.path.getsize(file.filename)
     is_inside = isinstance(dataset, h5py.Dataset) and not dataset.external and not dataset.is_virtual
-    if not is_inside or dataset.dtype.kind not in "fiub" or not dataset.id.get_storage_size() == dataset.nbytes <= size:
+    if not is_inside or dataset.dtype.kind not in "fiub":
+        raise ValueError(f"{place} is not a plain array in this file")
+    if not dataset.id.get_storage_size() == dataset.nbytes <= size:
         raise ValueError(f"{place} is not a plain array in this file")
     return dataset
 
 
-def _read(path, place, transposed):
+def _read_dataset(path, place, transposed):
     with _opened(path) as file:
         array = np.asarray(_dataset(file, place))
-    return array.T if transposed else array
+    if transposed:
+        array = array.T
+    return array
 
 
 def _torch_name(name):
     """Returns PyTorch's name, as transformers does: `bert/model/bert/layer_._0/kernel:0` is `bert.layer.0.weight`."""
     *layers, last = name.removesuffix(":0").split("/")
-    name = "/".join([*(layer.rpartition("___")[2] for layer in layers), last]).replace("_._", "/")
-    *parts, last = [part for part in name.split("/") if part][2:]
+    layers = [layer.rpartition("___")[2] for layer in layers]
+    path = "/".join([*layers, last]).replace("_._", "/")
+    parts = [part for part in path.split("/") if part]
+    *parts, last = parts[2:]  # The first two are names of the Keras model.
     return ".".join([*parts, _LAST.get(last, last)])

@@ -91,5 +91,8 @@ def loaded_model(loaded):
 
 def edit(path, **values):
     """Changes keys of a JSON file, or creates one; None removes a key."""
-    content = {**(json.loads(path.read_text()) if path.exists() else {}), **values}
+    content = {}
+    if path.exists():
+        content = json.loads(path.read_text())
+    content.update(values)
     path.write_text(json.dumps({key: value for key, value in content.items() if value is not None}))

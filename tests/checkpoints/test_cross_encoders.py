@@ -8,9 +8,12 @@ import pytest
 import keras_bert
 from tests.checkpoints.conftest import edit
 
-SIGMOID, IDENTITY = "torch.nn.modules.activation.Sigmoid", "torch.nn.modules.linear.Identity"
-RELU, SOFTMAX = "torch.nn.modules.activation.ReLU", "torch.nn.modules.activation.Softmax"
-NEW, OLD = "sentence_transformers", "sbert_ce_default_activation_function"
+SIGMOID = "torch.nn.modules.activation.Sigmoid"
+IDENTITY = "torch.nn.modules.linear.Identity"
+RELU = "torch.nn.modules.activation.ReLU"
+SOFTMAX = "torch.nn.modules.activation.Softmax"
+NEW = "sentence_transformers"
+OLD = "sbert_ce_default_activation_function"
 SETTINGS = "config_sentence_transformers.json"
 
 
@@ -101,9 +104,11 @@ def test_the_maximum_length_is_that_of_the_tokenizer(copy, pieces, tmp_path, set
 @pytest.mark.tensorflow
 def test_scores_are_sigmoids(eager, golden, loaded, tmp_path):
     """Those of another program, from `predict` and from what is exported."""
-    case, bert = golden / "hf_world" / "cross_encoder", loaded("hf_world/cross_encoder")
+    case = golden / "hf_world" / "cross_encoder"
+    bert = loaded("hf_world/cross_encoder")
     logits = np.load(case / "golden.npz")["out_logits"][:, 0]
-    texts, expected = json.loads((case / "texts.json").read_text())["texts"], 1 / (1 + np.exp(-logits))
+    texts = json.loads((case / "texts.json").read_text())["texts"]
+    expected = 1 / (1 + np.exp(-logits))
     assert [row["value"] for row in bert.predict(texts)] == pytest.approx(expected, abs=1e-5)
     keras_bert.save(bert.model(), tmp_path / "again", bert.vocabulary, lowercase=bert.lowercase)
     assert json.loads((tmp_path / "again" / "config.json").read_text())[NEW] == {"activation_fn": SIGMOID}

@@ -23,12 +23,14 @@ from tests.checkpoints.conftest import edit
 
 ROOT = pathlib.Path(__file__).parents[2]
 SHIPPED = sorted(path.parent.name for path in (ROOT / "saved_models").glob("*/config.json"))
-HUB, KAGGLE = "https://tfhub.dev/tensorflow/bert/4", "tensorflow/bert/tensorFlow2/bert-en/2"
+HUB = "https://tfhub.dev/tensorflow/bert/4"
+KAGGLE = "tensorflow/bert/tensorFlow2/bert-en/2"
 
 
 @pytest.mark.parametrize("head", ["classification", "embedding"])
 def test_each_json_file_is_parsed_once(saved, monkeypatch, head):
-    parsed, read_json = collections.Counter(), files.read_json
+    parsed = collections.Counter()
+    read_json = files.read_json
 
     def counted(path):
         parsed[str(path)] += 1
@@ -97,7 +99,7 @@ def test_it_predicts_masked_words_of_books(eager, shipped):
     text = "He opened the [MASK] and went into the room."
     inputs = bert.preprocessor(32, padding="longest", keep_special_tokens=("[MASK]",))([text])
     places = np.argwhere(inputs["token_ids"] == bert.vocabulary.id("[MASK]"))[:, 1:]
-    outputs = bert.pretrainer()({**inputs, "mask_positions": keras.ops.convert_to_tensor(places, "int32")})
+    outputs = bert.pretrainer()(inputs | {"mask_positions": keras.ops.convert_to_tensor(places, "int32")})
     best = np.argsort(-np.array(outputs["mlm_logits"])[0, 0])[:5]
     assert "door" in [bert.vocabulary.pieces[piece] for piece in best]
 
@@ -107,7 +109,9 @@ def test_a_wheel_has_every_package():
     setuptools = pytest.importorskip("setuptools")
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["packages"]["find"]
     packages = setuptools.find_packages(ROOT, include=settings["include"])
-    folders = {path.parent for room in ("keras_bert", "pipelines") for path in (ROOT / room).rglob("*.py")}
+    folders = set()
+    for room in ("keras_bert", "pipelines"):
+        folders.update(path.parent for path in (ROOT / room).rglob("*.py"))
     found = {".".join(folder.relative_to(ROOT).parts) for folder in folders} - {"pipelines"}
     assert set(packages) == found | {"keras_bert.pipelines"}
     for name in ("pipelines", "saved_models"):

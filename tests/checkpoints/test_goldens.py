@@ -80,22 +80,26 @@ def test_hugging_face_heads(golden, loaded_model, head, dtype):
     model = loaded_model(f"hf_small/{head}", dtype=dtype, **layers)
     # One head in a graph.
     in_graph = (head, dtype) == ("pretraining", "float32")
-    for name, value in (model.predict_on_batch if in_graph else model)(inputs).items():
+    outputs = model.predict_on_batch(inputs) if in_graph else model(inputs)
+    for name, value in outputs.items():
         wanted = expected[HF_OUTPUTS[name]]
         if name in layers:
             value = np.stack([to_numpy(layer) for layer in value])
             value, wanted = (np.swapaxes(each, 2, each.ndim - 2)[:, real] for each in (value, wanted))
         elif value.shape[:2] == real.shape and head != "multiple_choice":
-            value, wanted = to_numpy(value)[real], wanted[real]
+            value = to_numpy(value)[real]
+            wanted = wanted[real]
         assert relative(value, wanted) <= tolerance(name, dtype), name
 
 
 def test_real_weights_of_minilm(golden, minilm):
     """Of single texts and of pairs; also the published similarities of the means over real tokens."""
-    bert, expected = keras_bert.load(minilm), np.load(golden / "minilm_activations.npz")
+    bert = keras_bert.load(minilm)
+    expected = np.load(golden / "minilm_activations.npz")
     for pairs in ("pair_", ""):
         inputs = int32(expected, **{name: pairs + name for name in ("token_ids", "segment_ids", "padding_mask")})
-        outputs, real = bert.encoder(inputs), inputs["padding_mask"].astype(bool)
+        outputs = bert.encoder(inputs)
+        real = inputs["padding_mask"].astype(bool)
         sequence = to_numpy(outputs["sequence_output"])
         assert relative(sequence[real], expected[f"{pairs}sequence_output"][real]) <= FLOAT32
         assert relative(outputs["pooled_output"], expected[f"{pairs}pooled_output"]) <= FLOAT32

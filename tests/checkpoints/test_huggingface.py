@@ -35,7 +35,7 @@ def assert_same_outputs(model, twin, inputs):
         outputs = twin(**{theirs: torch.tensor(inputs[ours]).long() for ours, theirs in NAMES.items()})
     real = inputs["padding_mask"].astype(bool)
     if any(each.name == "mask_positions" for each in model.inputs):
-        inputs = {**inputs, "mask_positions": np.tile(np.arange(real.shape[1], dtype="int32"), (len(real), 1))}
+        inputs = inputs | {"mask_positions": np.tile(np.arange(real.shape[1], dtype="int32"), (len(real), 1))}
     for name, value in model(inputs).items():
         value = to_numpy(value)
         expected = outputs["logits" if "logits" in outputs else THEIRS.get(name, name)].numpy()
@@ -78,11 +78,13 @@ def test_settings_are_kept_in_both_directions(eager, config, pieces, tmp_path, h
     pieces = [*pieces, "<ent>", "covid-19"] if added else ["[UNK]", "[CLS]", "[SEP]", "[PAD]", *pieces[4:]]
     vocabulary = keras_bert.Vocabulary(pieces, added, max_word_length=100)
     keras_bert.save(model, tmp_path / "ours", vocabulary, labels=labels, weights_dtype=dtype)
-    twin, tokenizer = opened(tmp_path / "ours"), transformers.AutoTokenizer.from_pretrained(tmp_path / "ours")
+    twin = opened(tmp_path / "ours")
+    tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / "ours")
     twin.to(getattr(torch, dtype)).save_pretrained(tmp_path / "theirs")
     tokenizer.save_pretrained(tmp_path / "theirs")
     for folder in (tmp_path / "ours", tmp_path / "theirs"):
-        bert, tokenizer = keras_bert.load(folder), transformers.AutoTokenizer.from_pretrained(folder)
+        bert = keras_bert.load(folder)
+        tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
         assert (bert.labels, bert.vocabulary) == (labels, vocabulary)
         theirs = tokenizer(TEXTS, padding=True, truncation=True, max_length=40, return_tensors="np")
         inputs = {name: ids.numpy() for name, ids in bert.preprocessor(40, padding="longest")(TEXTS).items()}
@@ -120,10 +122,8 @@ def test_added_words(eager, config, pieces, task, tmp_path, head, changes):
                 mean = sum(before[pieces.index(part)] for part in parts) / len(parts)
                 np.testing.assert_allclose(after[row], mean, rtol=1e-6)
     texts = ["bad baded Zoo zoob", "[MASK] ab"]
-    tokenizer, reloaded = (
-        transformers.AutoTokenizer.from_pretrained(tmp_path / "new"),
-        keras_bert.load(tmp_path / "new"),
-    )
+    tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / "new")
+    reloaded = keras_bert.load(tmp_path / "new")
     for each in (bert, reloaded):
         assert (each.config.vocab_size, each.vocabulary.pieces[50:]) == (52, ("##ed", "zoo"))
         kept = each.preprocessor(12, keep_special_tokens=["[MASK]"])

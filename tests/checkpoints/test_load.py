@@ -52,7 +52,7 @@ def test_old_names_tied_copies_and_buffers(folder, expected):
         values = {re.sub("LayerNorm.bias$", "LayerNorm.beta", names[name]): value for name, value in values.items()}
         values["cls.predictions.decoder.weight"] = values["embeddings.word_embeddings.weight"]
         values["cls.predictions.decoder.bias"] = values.pop("cls.predictions.bias")
-        return {**values, "embeddings.position_ids": np.arange(40)[None]}
+        return values | {"embeddings.position_ids": np.arange(40)[None]}
 
     rewrite(folder, change)
     bert = keras_bert.load(folder, dtype="mixed_bfloat16")
@@ -73,14 +73,15 @@ def test_shards(folder, models):
     (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": places}))
     for found, wanted in zip(keras_bert.load(folder).pretrainer().weights, models("pretraining").weights, strict=True):
         np.testing.assert_array_equal(to_numpy(found), to_numpy(wanted))
-    second, index = "model-00002-of-00002.safetensors", folder / "model.safetensors.index.json"
+    second = "model-00002-of-00002.safetensors"
+    index = folder / "model.safetensors.index.json"
     (folder / second).rename(folder.parent / "blob")
     with pytest.raises(ValueError, match=f"missing shard\\(s\\): {second}"):
         keras_bert.load(folder)
     (folder / second).symlink_to("../blob")  # As in the cache of the hub.
     keras_bert.load(folder)
     for outside in ("../blob", str(folder.parent / "blob"), "a/../../blob", 1, "a\nb"):
-        edit(index, weight_map={**places, max(places): outside})
+        edit(index, weight_map=places | {max(places): outside})
         with pytest.raises(ValueError, match=r"index.json: .* must be in its folder. Received: '?(\.\./|/|a/|1|a\\nb)"):
             keras_bert.load(folder)
     index.write_text('{"weight_map": ' + "[" * 10**5)
@@ -164,6 +165,15 @@ def test_words_are_added_to_plain_models_only(folder, models, tmp_path):
         mine.preprocessor(8)
 
 
+def matching(files, patterns):
+    """Returns the files whose names match one of several patterns."""
+    found = []
+    for name in files:
+        if any(fnmatch.fnmatch(name, pattern) for pattern in patterns):
+            found.append(name)
+    return found
+
+
 class TestNames:
     def test_folders_of_models(self, saved, monkeypatch):
         folder = saved("pretraining")
@@ -206,17 +216,17 @@ class TestNames:
     )
     def test_one_container_of_weights_is_downloaded(self, files, downloaded):
         patterns = weight_files.downloads(files)
-        found = [name for name in files if any(fnmatch.fnmatch(name, pattern) for pattern in patterns)]
-        assert found == [files[number] for number in downloaded]
+        assert matching(files, patterns) == [files[number] for number in downloaded]
 
     @pytest.fixture
     def downloaded(self, monkeypatch, tmp_path):
         """The files of a repository of the hub, and those among them that are downloaded into an empty folder."""
         hub = pytest.importorskip("huggingface_hub", reason="huggingface_hub is not installed")
-        files, found = [], []
+        files = []
+        found = []
 
         def download(*args, allow_patterns, **kwargs):
-            found[:] = [name for name in files if any(fnmatch.fnmatch(name, each) for each in allow_patterns)]
+            found[:] = matching(files, allow_patterns)
             return tmp_path
 
         def model_info(*args, **kwargs):
@@ -276,8 +286,10 @@ def shorten(name, length):
     return lambda folder: (folder / name).write_bytes((folder / name).read_bytes()[:length])
 
 
-WEIGHTS, CUT_SHORT = "model.safetensors", "model.safetensors: not a readable safetensors file, it may be truncated"
-BIAS, TABLE = "bert.encoder.layer.0.output.dense.bias", "bert.embeddings.word_embeddings.weight"
+WEIGHTS = "model.safetensors"
+CUT_SHORT = "model.safetensors: not a readable safetensors file, it may be truncated"
+BIAS = "bert.encoder.layer.0.output.dense.bias"
+TABLE = "bert.embeddings.word_embeddings.weight"
 LABELS = (3, {"x": "a"}, {"0": None}, {"2": "a"}, {"0": "a", "2": "b"}, {"0": 1, "1": "1"}, {"0": "a", "00": "b"})
 OWN = {"head": "x", "task": 1, "pair": "no", "sequence_length": True, "keep_special_tokens": [1], "positions": 1}
 OWN |= {"head_options": [], "null_threshold": "0"}
@@ -320,9 +332,9 @@ def test_a_wrong_config(folder, values, message):
     [
         (lambda values: values | UNTIED, "cls.predictions.decoder.weight differs from bert.embeddings.word_emb"),
         (lambda values: values | MORE, r"1 tensor\(s\) do not fit .* bert.x \(3, 4\)"),
-        (lambda values: {**values, TABLE: np.zeros(50, "float32")}, r"lacks a table emb.*weight. Received: \(50,\)"),
+        (lambda values: values | {TABLE: np.zeros(50, "float32")}, r"lacks a table emb.*weight. Received: \(50,\)"),
         # 8-bit floats, which NumPy does not have.
-        (lambda values: {**values, BIAS: values[BIAS].astype(ml_dtypes.float8_e4m3fn)}, "Received: dtype=F8_E4M3"),
+        (lambda values: values | {BIAS: values[BIAS].astype(ml_dtypes.float8_e4m3fn)}, "Received: dtype=F8_E4M3"),
         (without(TABLE), "the checkpoint lacks a table embeddings.word_embeddings.weight. Received: none"),
         (without(BIAS), r"lacks 1 tensor\(s\): encoder.layer.0.output.dense.bias \(32"),
         (without("pooler.dense.bias"), r"lacks 1 tensor\(s\): pooler.dense.bias"),
@@ -391,8 +403,9 @@ def test_labels(copy):
 
 
 def test_a_wrong_shape_changes_no_variable(folder, build):
-    rewrite(folder, lambda values: {**values, "bert.pooler.dense.bias": np.zeros(3, "float32")})
-    checkpoint, encoder = huggingface.read_model(Folder(folder)), build("encoder")
+    rewrite(folder, lambda values: values | {"bert.pooler.dense.bias": np.zeros(3, "float32")})
+    checkpoint = huggingface.read_model(Folder(folder))
+    encoder = build("encoder")
     before = encoder.get_weights()
     with pytest.raises(ValueError, match=r"pooler.dense.bias \(3,\), expected \(32,\)"):
         fill(checkpoint, slots(keras_bert.describe(encoder)))
@@ -409,7 +422,8 @@ def test_out_of_memory(folder, monkeypatch):
         keras_bert.load(folder)
 
 
-INDEX, DATA = "bert_model.ckpt.index", "bert_model.ckpt.data-00000-of-00001"
+INDEX = "bert_model.ckpt.index"
+DATA = "bert_model.ckpt.data-00000-of-00001"
 
 
 @pytest.mark.tensorflow
@@ -490,7 +504,8 @@ def test_what_a_loaded_checkpoint_shows(saved):
     bert = keras_bert.load(saved("classification"))
     start = f"LoadedBert({str(saved('classification'))!r}, L=1 H=32 A=4, head='classification'"
     assert (bert.labels, repr(bert)) == (None, f"{start})")
-    bert.labels, bert.sequence_length = ["a", "b"], 128
+    bert.labels = ["a", "b"]
+    bert.sequence_length = 128
     assert repr(bert) == f"{start}, labels=['a', 'b'], sequence_length=128)"
     bert.labels = list("abcdefg")
     assert repr(bert) == f"{start}, labels=['a', 'b', 'c', 'd', 'e', ... 7 in all], sequence_length=128)"

@@ -1,6 +1,7 @@
 """DistilBERT, ELECTRA, RoBERTa and MPNet: transformers opens what we save, and we open what it saves."""
 
 import dataclasses
+import itertools
 
 import keras
 import numpy as np
@@ -9,6 +10,7 @@ import safetensors.numpy
 
 import keras_bert
 from keras_bert.checkpoints.model_types import MODEL_TYPES
+from keras_bert.heads.registry import head_named
 from keras_bert.layers.registry import positions_of
 from keras_bert.tasks.classification import glue
 from tests.checkpoints.conftest import NAMES, edit, randomize
@@ -21,11 +23,22 @@ SETTINGS = {
     "xlm-roberta": {"type_vocab_size": 1, "position_padding_id": 1},
     "mpnet": {"type_vocab_size": 0, "position_padding_id": 1},
 }
-CASES = [(name, head) for name in SETTINGS for head in ("classification", "multiple_choice")]
-CASES += [("distilbert", "encoder"), ("distilbert", "untied"), ("electra", "question_answering")]
-CASES += [("electra", "replaced_token_detection"), ("xlm-roberta", "encoder"), ("xlm-roberta", "untied")]
-CASES += [("roberta", "mlm"), ("xlm-roberta", "token_classification"), ("camembert", "regression")]
-CASES += [("mpnet", "encoder"), ("mpnet", "mlm"), ("mpnet", "token_classification"), ("mpnet", "question_answering")]
+CASES = [
+    *itertools.product(SETTINGS, ("classification", "multiple_choice")),
+    ("distilbert", "encoder"),
+    ("distilbert", "untied"),
+    ("electra", "question_answering"),
+    ("electra", "replaced_token_detection"),
+    ("xlm-roberta", "encoder"),
+    ("xlm-roberta", "untied"),
+    ("roberta", "mlm"),
+    ("xlm-roberta", "token_classification"),
+    ("camembert", "regression"),
+    ("mpnet", "encoder"),
+    ("mpnet", "mlm"),
+    ("mpnet", "token_classification"),
+    ("mpnet", "question_answering"),
+]
 
 
 @pytest.fixture
@@ -40,11 +53,34 @@ def build(config):
     return built
 
 
+@pytest.mark.parametrize("head", ["encoder", "pretraining", "classification", "multiple_choice"])
+@pytest.mark.parametrize("name", MODEL_TYPES)
+def test_a_renamed_tensor_gets_its_name_back(name, head):
+    layout = MODEL_TYPES[name]
+    names = ["embeddings.word_embeddings.weight", "pooler.dense.bias", "classifier.weight"]
+    for part in ("attention.self.query", "attention.output.dense", "attention.output.LayerNorm", "output.dense"):
+        names.append(f"encoder.layer.3.{part}.weight")
+    own = [layout.own_name(each, head_named(head)) for each in names]
+    assert len(set(own)) == len(names)
+    assert [layout.our_name(each) for each in own] == names
+
+
+def test_own_names_of_tensors():
+    layout = MODEL_TYPES["distilbert"]
+    dense = "encoder.layer.3.attention.output.dense.weight"
+    assert layout.own_name(dense, head_named("encoder")) == "transformer.layer.3.attention.out_lin.weight"
+    own = layout.own_name(dense, head_named("classification"))
+    assert own == "distilbert.transformer.layer.3.attention.out_lin.weight"
+    own = MODEL_TYPES["electra"].own_name("pooler.dense.bias", head_named("classification"))
+    assert own == "classifier.dense.bias"  # A part of the head there.
+
+
 @pytest.mark.parametrize(("name", "head"), CASES)
 def test_transformers_opens_every_head(build, task, tmp_path, name, head):
     torch = pytest.importorskip("torch", reason="a peer, see `make peers`")
     transformers = pytest.importorskip("transformers", reason="a peer, see `make peers`")
-    model, inputs = build(name, head), task(head)[0]
+    model = build(name, head)
+    inputs = task(head)[0]
     inputs["token_ids"][..., 2] = 1  # RoBERTa's padding, also in texts.
     inputs["segment_ids"] *= name == "electra"
     keras_bert.save(model, tmp_path / "ours", None, model_type=name)
@@ -142,8 +178,11 @@ def test_fine_tuning_beside_transformers(golden, data, tmp_path, case):
     """The losses of 30 steps on MRPC, with a new head and without dropout."""
     torch = pytest.importorskip("torch", reason="a peer, see `make peers`")
     transformers = pytest.importorskip("transformers", reason="a peer, see `make peers`")
-    steps, batch, rate = 30, 8, 5e-5
-    folder, train = golden / "hf_world" / case, glue.read(glue.TASKS["mrpc"], data / "glue", "train")
+    steps = 30
+    batch = 8
+    rate = 5e-5
+    folder = golden / "hf_world" / case
+    train = glue.read(glue.TASKS["mrpc"], data / "glue", "train")
     own = MODEL_TYPES[case.replace("_", "-")].config_names
     dropout = ("hidden_dropout_prob", "attention_probs_dropout_prob", "classifier_dropout")
     theirs = transformers.AutoModelForSequenceClassification.from_pretrained(
@@ -154,10 +193,13 @@ def test_fine_tuning_beside_transformers(golden, data, tmp_path, case):
     bert = keras_bert.load(tmp_path)
     rows = range(steps * batch)
     inputs = bert.preprocessor(128)(([train.text[row] for row in rows], [train.pair[row] for row in rows]))
-    inputs, labels = {name: ids.numpy() for name, ids in inputs.items()}, np.array([*map(int, train.labels)])
+    inputs = {name: ids.numpy() for name, ids in inputs.items()}
+    labels = np.array([*map(int, train.labels)])
 
-    parameters = [[each for each in theirs.parameters() if (each.ndim > 1) == decays] for decays in (True, False)]
-    groups = [{"params": each, "weight_decay": decay} for each, decay in zip(parameters, (0.01, 0.0), strict=True)]
+    groups = [
+        {"params": [each for each in theirs.parameters() if each.ndim > 1], "weight_decay": 0.01},
+        {"params": [each for each in theirs.parameters() if each.ndim < 2], "weight_decay": 0.0},
+    ]
     optimizer = torch.optim.AdamW(groups, lr=rate, eps=1e-6)
     schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: 1 - step / steps)
     model = bert.model()
@@ -165,7 +207,8 @@ def test_fine_tuning_beside_transformers(golden, data, tmp_path, case):
     model.compile(keras_bert.create_optimizer(model, rate, steps), loss, jit_compile=False)
     losses = []
     for start in range(0, steps * batch, batch):
-        part, targets = {name: ids[start:][:batch] for name, ids in inputs.items()}, labels[start:][:batch]
+        part = {name: ids[start:][:batch] for name, ids in inputs.items()}
+        targets = labels[start:][:batch]
         tensors = {NAMES[name]: torch.tensor(ids).long() for name, ids in part.items()}
         if case == "distilbert":
             del tensors["token_type_ids"]

@@ -9,6 +9,7 @@ import pytest
 import safetensors.numpy
 
 import keras_bert
+from keras_bert.checkpoints.peft import AdapterSettings
 from keras_bert.layers.registry import positions_of
 from tests.checkpoints.conftest import edit, randomize
 from tests.conftest import HEADS, relative, to_numpy
@@ -40,7 +41,8 @@ def logits(outputs):
 @pytest.fixture(scope="module")
 def adapter(adapted, base, pieces, tmp_path_factory):
     """The folder of an adapter for classification, and the model. Tests must not change them."""
-    folder, model = tmp_path_factory.mktemp("adapter") / "adapter", adapted("classification")
+    folder = tmp_path_factory.mktemp("adapter") / "adapter"
+    model = adapted("classification")
     keras_bert.save(model, folder, pieces, format="peft", base=base, labels=["no", "maybe", "yes"], task="mine")
     return folder, model
 
@@ -52,11 +54,16 @@ def changed(adapter, tmp_path):
     def change(tensors=None, own=False, **settings):
         folder = tmp_path / "changed"
         folder.mkdir(exist_ok=True)
-        for name in ("adapter_config.json", *(["config.json"] if own else [])):
+        names = ["adapter_config.json"]
+        if own:
+            names.append("config.json")
+        for name in names:
             (folder / name).write_text((adapter[0] / name).read_text())
         edit(folder / "adapter_config.json", **settings)
         found = safetensors.numpy.load_file(adapter[0] / "adapter_model.safetensors")
-        safetensors.numpy.save_file(tensors(found) if tensors else found, folder / "adapter_model.safetensors")
+        if tensors:
+            found = tensors(found)
+        safetensors.numpy.save_file(found, folder / "adapter_model.safetensors")
         return folder
 
     return change
@@ -67,9 +74,11 @@ def changed(adapter, tmp_path):
     ["multi_label", "token_classification", "question_answering", "multiple_choice", "next_sentence", "encoder"],
 )
 def test_a_saved_adapter_gives_the_same_outputs(adapted, base, task, pieces, tmp_path, head):
-    model, inputs = adapted(head), task(head)[0]
+    model = adapted(head)
+    inputs = task(head)[0]
     keras_bert.save(model, tmp_path / "adapter", pieces, format="peft", base=base)
-    bert, expected = keras_bert.load(tmp_path / "adapter"), model(inputs)
+    bert = keras_bert.load(tmp_path / "adapter")
+    expected = model(inputs)
     for name, value in bert.model()(inputs).items():
         assert relative(value, to_numpy(expected[name])) < 1e-5
     assert bert.head == ("classification" if head == "multi_label" else head)
@@ -113,7 +122,8 @@ def test_adapters_of_relatives_have_their_names(relatives, batch, tmp_path, name
 
 def test_a_loaded_adapter_is_a_whole_model(adapter, base, batch, tmp_path, monkeypatch):
     folder, model = adapter
-    bert, expected = keras_bert.load(folder), logits(model(batch))
+    bert = keras_bert.load(folder)
+    expected = logits(model(batch))
     assert (bert.labels, bert.task, bert.vocabulary.pieces[5]) == (["no", "maybe", "yes"], "mine", "a")
     assert not any(layer.lora_enabled for layer in bert.model()._flatten_layers() if hasattr(layer, "lora_enabled"))
     keras_bert.save(bert.model(), tmp_path / "whole", bert.vocabulary)
@@ -130,7 +140,8 @@ def test_a_loaded_adapter_is_a_whole_model(adapter, base, batch, tmp_path, monke
 
 def test_ranks_scales_and_targets(changed, base):
     """Settings as peft writes them; the sums are computed in NumPy."""
-    rng, prefix = np.random.default_rng(1), "base_model.model.bert.encoder.layer.0.attention.self"
+    rng = np.random.default_rng(1)
+    prefix = "base_model.model.bert.encoder.layer.0.attention.self"
     shapes = {"query.lora_A.weight": (3, 32), "query.lora_B.weight": (32, 3), "query.base_layer.bias": (32,)}
     shapes |= {"value.lora_A.weight": (2, 32), "value.lora_B.weight": (32, 2)}
     tensors = {f"{prefix}.{name}": rng.normal(size=shape).astype("float32") for name, shape in shapes.items()}
@@ -146,6 +157,29 @@ def test_ranks_scales_and_targets(changed, base):
         expected[:, 64:] += (7 / 2**power) * (value_b @ value_a).T
         np.testing.assert_allclose(to_numpy(adapted.kernel), expected, atol=1e-5)
         np.testing.assert_array_equal(to_numpy(adapted.bias)[:32], bias)
+
+
+def test_settings_of_a_module():
+    settings = AdapterSettings(
+        {
+            "r": 4,
+            "lora_alpha": 8,
+            "rank_pattern": {r"layer\.1\.attention\.self\.query": 2},
+            "target_modules": ["query", "value"],
+            "exclude_modules": r".*layer\.0\..*value",
+            "layers_to_transform": [0, 1],
+            "modules_to_save": ["pooler"],
+        }
+    )
+    queries = [f"bert.encoder.layer.{number}.attention.self.query" for number in range(3)]
+    assert [settings.rank(module) for module in queries] == [4, 2, 4]
+    assert [settings.scale(module) for module in queries] == [2, 4, 2]
+    assert [settings.adapts(module) for module in queries] == [True, True, False]
+    values = [name.replace("query", "value") for name in queries]
+    assert [settings.adapts(module) for module in values] == [False, True, False]
+    assert settings.saves("bert.pooler.dense.weight")
+    assert not settings.saves("bert.poolers.weight")
+    assert AdapterSettings({"use_rslora": True}).scale("any") == pytest.approx(8**0.5)
 
 
 def renamed(name, to):
@@ -231,9 +265,11 @@ def test_files_of_peft_that_are_opened(changed, adapter, batch):
 
 def test_a_trained_token_table_or_decoder_is_not_tied(saved, tmp_path):
     """In peft, the modules that are trained whole are copies."""
-    base, rng = saved("pretraining"), np.random.default_rng(0)
+    base = saved("pretraining")
+    rng = np.random.default_rng(0)
     table = to_numpy(keras_bert.load(base).encoder.get_layer("token_embedding").embeddings)
-    new, bias = rng.normal(size=table.shape).astype("float32"), rng.normal(size=len(table)).astype("float32")
+    new = rng.normal(size=table.shape).astype("float32")
+    bias = rng.normal(size=len(table)).astype("float32")
     settings = {"peft_type": "LORA", "base_model_name_or_path": str(base), "target_modules": []}
     for module, tensors, expected in (
         ("word_embeddings", {"bert.embeddings.word_embeddings.weight": new}, (new, table)),

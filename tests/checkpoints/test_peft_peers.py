@@ -45,12 +45,15 @@ def assert_same(value, expected, mask):
 def twin(base, head, classes, title="Bert"):
     """A model of transformers on the base model, with a new head."""
     kind = getattr(transformers, HEADS[head].architecture.replace("Bert", title))
-    return kind.from_pretrained(base, **({} if head == "multiple_choice" else {"num_labels": classes}))
+    if head == "multiple_choice":
+        return kind.from_pretrained(base)
+    return kind.from_pretrained(base, num_labels=classes)
 
 
 @pytest.mark.parametrize("head", ["token_classification", "multiple_choice"])
 def test_peft_opens_our_adapter(base, pieces, task, tmp_path, head):
-    model, inputs = HEADS[head].build(keras_bert.load(base).encoder), task(head)[0]
+    model = HEADS[head].build(keras_bert.load(base).encoder)
+    inputs = task(head)[0]
     keras_bert.enable_lora(model, 2)
     randomize(model)
     keras_bert.save(model, tmp_path / "ours", pieces, format="peft", base=base)
@@ -78,7 +81,8 @@ TRAINED = {"bias": "all", "modules_to_save": ["classifier", "pooler"]}
 def test_we_open_an_adapter_of_peft(base, task, tmp_path, head, task_type, options):
     """All weights to train are random, and so are the biases that the settings name."""
     torch.manual_seed(0)
-    inputs, classes = task(head)[0], HEADS[head].outputs["logits"][-1]
+    inputs = task(head)[0]
+    classes = HEADS[head].outputs["logits"][-1]
     config = peft.LoraConfig(task_type=task_type, **{"r": 2, "lora_alpha": 6, **options})
     model = peft.get_peft_model(twin(base, head, classes), config)
     with torch.no_grad():
@@ -104,8 +108,9 @@ def test_we_open_an_adapter_of_peft(base, task, tmp_path, head, task_type, optio
 def test_adapters_of_relatives(relatives, task, tmp_path, name, target_modules):
     """Those of peft, and the same model as an adapter of ours in peft."""
     torch.manual_seed(0)
-    base, (inputs, _, _) = relatives(name), task("classification")
-    inputs = {**inputs, "segment_ids": inputs["segment_ids"] * (name == "electra")}
+    base = relatives(name)
+    (inputs, _, _) = task("classification")
+    inputs = inputs | {"segment_ids": inputs["segment_ids"] * (name == "electra")}
     title = MODEL_TYPES[name].title
     config = peft.LoraConfig(task_type="SEQ_CLS", r=2, lora_alpha=6, target_modules=target_modules)
     config.modules_to_save = ["classifier", "pre_classifier"]

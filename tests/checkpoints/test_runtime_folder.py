@@ -29,7 +29,8 @@ def files(folder):
 
 
 def test_a_client_reads_everything_from_the_folder(classifier, preprocessor, tmp_path):
-    labels, folder = ["no", "yes", "maybe"], tmp_path / "exported"
+    labels = ["no", "yes", "maybe"]
+    folder = tmp_path / "exported"
     folder.mkdir()
     for name in ("model.onnx", "README.md"):
         (folder / name).touch()  # Replaced.
@@ -119,7 +120,8 @@ def test_quantized_models(build, preprocessor, tmp_path):
 
 
 def test_models_without_a_graph(build, models, preprocessor, tmp_path):
-    narrow, stranger = build("encoder", dtype="bfloat16"), keras_bert.translation.build_transformer(TRANSFORMER)
+    narrow = build("encoder", dtype="bfloat16")
+    stranger = keras_bert.translation.build_transformer(TRANSFORMER)
     for export in (keras_bert.export_onnx, keras_bert.export_litert):
         message = r"must be a BERT with one of the heads.*`keras_bert.export` or `format=saved"
         with pytest.raises(ValueError, match=message):

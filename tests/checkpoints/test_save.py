@@ -135,7 +135,7 @@ PROMPTS = {"prompts": {"query": "q e: ", "document": ""}, "default_prompt_name":
     [
         ("question_answering", {"null_threshold": 0.5}),
         ("multi_label", {"thresholds": np.array([0.25, 0.5, 0.75])}),
-        ("embedding", {**PROMPTS, "similarity_function": "dot"}),
+        ("embedding", PROMPTS | {"similarity_function": "dot"}),
     ],
 )
 def test_settings_of_heads(models, pieces, tmp_path, head, settings):

@@ -9,7 +9,9 @@ import keras_bert
 from keras_bert.checkpoints import tokenizer_files
 from tests.checkpoints.conftest import edit, randomize
 
-POOLING, DENSE, SETTINGS = "1_Pooling/config.json", "2_Dense/config.json", "config_sentence_transformers.json"
+POOLING = "1_Pooling/config.json"
+DENSE = "2_Dense/config.json"
+SETTINGS = "config_sentence_transformers.json"
 
 
 @pytest.fixture
@@ -86,10 +88,10 @@ def edit_modules(folder, change):
 
 
 def test_other_modules_and_weights_raise(folder):
-    edit_modules(folder, lambda modules: [{**module, "idx": -module["idx"]} for module in modules])
+    edit_modules(folder, lambda modules: [module | {"idx": -module["idx"]} for module in modules])
     with pytest.raises(ValueError, match="expected the modules Transformer, Pooling and .*Received: Normalize, Dense"):
         keras_bert.load(folder)
-    edit_modules(folder, lambda modules: [{**module, "idx": -module["idx"]} for module in modules])
+    edit_modules(folder, lambda modules: [module | {"idx": -module["idx"]} for module in modules])
     (folder / "2_Dense").rename(folder.parent / "dense")
     edit_modules(folder, lambda modules: [*modules[:2], {**modules[2], "path": "../dense"}, *modules[3:]])
     with pytest.raises(ValueError, match="modules.json: .* must be in its folder. Received: '../dense'"):
@@ -123,7 +125,8 @@ EVERY = ("max", "cls", "mean", "mean_sqrt_len_tokens", "weightedmean", "lasttoke
 @pytest.mark.tensorflow
 def test_both_programs_compute_the_same_vectors(eager, config, pieces, tmp_path):
     """From our folder and from theirs."""
-    peer, encoder = library(), keras_bert.build_encoder(config)
+    peer = library()
+    encoder = keras_bert.build_encoder(config)
     options = {"normalize": True, "projection": 8, "projection_activation": "tanh", "sequence_length": 20}
     model = randomize(keras_bert.build_embedder(encoder, EVERY, **options))
     facts = {"prompts": PROMPTS, "default_prompt_name": "query", "similarity_function": "dot"}

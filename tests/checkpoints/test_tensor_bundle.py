@@ -29,7 +29,8 @@ def prefix(tmp_path):
 
 
 def test_equals_tensorflow(prefix):
-    expected, found = tf.train.load_checkpoint(prefix), TensorBundle(prefix)
+    expected = tf.train.load_checkpoint(prefix)
+    found = TensorBundle(prefix)
     shapes = {name: tuple(shape) for name, shape in expected.get_variable_to_shape_map().items()}
     assert found.get_variable_to_shape_map() == shapes
     for name in NAMES:
@@ -73,7 +74,8 @@ def block(*entries):
 
 def table(*data, handles=None):
     """A table of blocks of data, with one handle of each unless others are given."""
-    content, places = b"", []
+    content = b""
+    places = []
     for entries in data:
         places.append(number(len(content)) + number(len(entries)))
         content += entries + b"\0"
@@ -82,7 +84,8 @@ def table(*data, handles=None):
     return content + index + b"\0" + footer.ljust(40, b"\0") + struct.pack("<Q", 0xDB4775248B80FB57)
 
 
-HEADER, ENTRY = (0, b"", b"\x08\x01"), b"\x08\x01"
+HEADER = (0, b"", b"\x08\x01")
+ENTRY = b"\x08\x01"
 LONG = [(0, b"a" * 5000, ENTRY), *((5000, b"%05d" % count, ENTRY) for count in range(500))]
 
 
@@ -103,7 +106,8 @@ def test_small_files_that_fill_memory(tmp_path, content, message):
 
 def test_a_partitioned_variable(tmp_path):
     path = str(tmp_path / "model.ckpt")
-    names, halves = ["whole", "parts", "parts"], ["", "4 2 0,2:0,2", "4 2 2,2:0,2"]
+    names = ["whole", "parts", "parts"]
+    halves = ["", "4 2 0,2:0,2", "4 2 2,2:0,2"]
     tf.raw_ops.SaveV2(
         prefix=path, tensor_names=names, shape_and_slices=halves, tensors=[tf.ones(3)] + [tf.ones((2, 2))] * 2
     )

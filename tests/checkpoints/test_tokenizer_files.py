@@ -63,15 +63,19 @@ def inputs_of(bert, texts):
 def test_a_folder_of_transformers(eager, golden, loaded, loaded_model, tmp_path, case):
     """Ids and outputs equal those of transformers, and `save` keeps all settings."""
     tokenizers = pytest.importorskip("tokenizers", reason="tokenizers is not installed")
-    folder, ours = golden / "hf_edge" / case, tmp_path / "ours"
-    content, expected = json.loads((folder / "texts.json").read_text()), np.load(folder / "golden.npz")
+    folder = golden / "hf_edge" / case
+    ours = tmp_path / "ours"
+    content = json.loads((folder / "texts.json").read_text())
+    expected = np.load(folder / "golden.npz")
     bert, model = loaded(f"hf_edge/{case}"), loaded_model(f"hf_edge/{case}")
     inputs = inputs_of(bert, content["texts"])
     for name, theirs in (("token_ids", "input_ids"), ("padding_mask", "attention_mask")):
         np.testing.assert_array_equal(inputs[name], expected[theirs])
-    outputs, real = model(inputs), expected["attention_mask"].astype(bool)
+    outputs = model(inputs)
+    real = expected["attention_mask"].astype(bool)
     for name in filter(lambda name: name.startswith("out_"), expected):
-        found, wanted = to_numpy(outputs[OUTPUTS.get(name, LOGITS.get(bert.head, "logits"))]), expected[name]
+        found = to_numpy(outputs[OUTPUTS.get(name, LOGITS.get(bert.head, "logits"))])
+        wanted = expected[name]
         if wanted.ndim == 3:
             found, wanted = found[real], wanted[real]
         assert relative(found, wanted) < 2e-5
@@ -121,7 +125,8 @@ def test_special_tokens_in_other_files(config, pieces, tmp_path):
     """One that is in the vocabulary, and one that gets the next id, as in transformers."""
     keras_bert.save(keras_bert.build_encoder(dataclasses.replace(config, vocab_size=52)), tmp_path, [*pieces, "<a>"])
     settings, older = tmp_path / "tokenizer_config.json", tmp_path / "special_tokens_map.json"
-    several, named = ["<a>", "<b>"], {"first": "<a>", "second": {"content": "<b>"}}
+    several = ["<a>", "<b>"]
+    named = {"first": "<a>", "second": {"content": "<b>"}}
     first = keras_bert.AddedToken("<a>", normalized=False, special=True, wordpiece=True)
     expected = (first, keras_bert.AddedToken("<b>", normalized=False, special=True))
 
@@ -261,7 +266,7 @@ def test_sides_and_words_that_are_never_split(folder, caplog):
 def test_parts_of_tokenizer_json_that_are_null(folder, part):
     """BertTokenizer of transformers has its own; other programs do not normalize or split texts, nor add [CLS]."""
     content = json.loads((folder / "tokenizer.json").read_text())
-    (folder / "tokenizer.json").write_text(json.dumps({**content, part: None}))
+    (folder / "tokenizer.json").write_text(json.dumps(content | {part: None}))
     assert keras_bert.load(folder).lowercase
     edit(folder / "tokenizer_config.json", tokenizer_class="PreTrainedTokenizerFast")
     for read in (keras_bert.load, lambda folder: keras_bert.Vocabulary(folder / "tokenizer.json")):
@@ -269,7 +274,8 @@ def test_parts_of_tokenizer_json_that_are_null(folder, part):
             with pytest.raises(ValueError, match=f"tokenizer.json: .*Received: {part}=null"):
                 read(folder)
         else:
-            vocabulary, steps = read(folder), {"normalizer": "normalizers", "pre_tokenizer": "pretokenizers"}[part]
+            vocabulary = read(folder)
+            steps = {"normalizer": "normalizers", "pre_tokenizer": "pretokenizers"}[part]
             vocabulary = getattr(vocabulary, "vocabulary", vocabulary)
             assert getattr(vocabulary, part) == {"type": "Sequence", steps: []}
 
@@ -277,7 +283,7 @@ def test_parts_of_tokenizer_json_that_are_null(folder, part):
 def test_normalizers_of_tokenizer_json(folder):
     plain = {"type": "BertNormalizer", "lowercase": False, "strip_accents": True}
     # Lower case before a cased normalizer, as sentence-transformers writes it.
-    sequence = {"type": "Sequence", "normalizers": [{"type": "Lowercase"}, {**plain, "strip_accents": None}]}
+    sequence = {"type": "Sequence", "normalizers": [{"type": "Lowercase"}, plain | {"strip_accents": None}]}
     post_processor = {"type": "BertProcessing", "cls": ["[CLS]", 2], "sep": ["[SEP]", 3]}
     (folder / "tokenizer_config.json").write_text('{"tokenizer_class": "PreTrainedTokenizerFast"}')
     for normalizer, expected in ((plain, (False, True)), (sequence, (True, False))):
@@ -341,9 +347,10 @@ def test_segments_of_pairs(models, folder, settings, expected):
 def test_added_tokens_in_two_files(folder):
     """`added_tokens_decoder` replaces those of tokenizer.json and of older files, as in transformers."""
     added = {"id": 50, "content": "new", "normalized": False, "special": False}
-    edit(folder / "tokenizer.json", added_tokens=[added, {**added, "id": 51, "content": "old"}])
+    edit(folder / "tokenizer.json", added_tokens=[added, added | {"id": 51, "content": "old"}])
     (folder / "added_tokens.json").write_text('{"older": 52}')
-    settings, token = folder / "tokenizer_config.json", {"content": "new", "normalized": True, "special": True}
+    settings = folder / "tokenizer_config.json"
+    token = {"content": "new", "normalized": True, "special": True}
     for name, expected in (("BertTokenizer", ["new"]), ("PreTrainedTokenizerFast", ["new", "old"])):
         edit(settings, tokenizer_class=name, added_tokens_decoder={"50": token})
         tokens = tokenizer_files.read(Folder(folder), Metadata()).vocabulary.added_tokens

@@ -123,7 +123,8 @@ def test_many_tensors_of_one_storage(written):
 @pytest.mark.parametrize("case", ["bin_zip", "bin_legacy"])
 def test_damaged_files(golden, tmp_path, case):
     """A file with changed bytes is read or refused."""
-    content, path = (golden / "hf_world" / case / "pytorch_model.bin").read_bytes(), tmp_path / "pytorch_model.bin"
+    content = (golden / "hf_world" / case / "pytorch_model.bin").read_bytes()
+    path = tmp_path / "pytorch_model.bin"
     generator = random.Random(0)
     for _ in range(60):
         changed = bytearray(content)
