@@ -56,7 +56,7 @@ def test_shortest_longest_and_empty_batches(encoder):
 
 def test_causal_sees_only_the_left(build, batch):
     model = build("encoder", causal=True)
-    changed = {**batch, "token_ids": batch["token_ids"].copy()}
+    changed = batch | {"token_ids": batch["token_ids"].copy()}
     changed["token_ids"][0, 8] = 6 + changed["token_ids"][0, 8] % 40
     difference = np.abs(run(model, batch)["sequence_output"] - run(model, changed)["sequence_output"])[0].max(-1)
     assert difference[8:].min() > 1e-4
@@ -91,7 +91,8 @@ def test_absent_choices_change_nothing(build, task):
 @pytest.mark.parametrize("jit", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_remat_keeps_the_gradients_with_dropout(jit):
     hidden, targets = np.random.default_rng(0).normal(size=(2, 3, 5, 8)).astype("float32")
-    data, results = ([hidden, np.tri(5)[[4, 3, 1], None, None] > 0], targets, "mse"), []
+    data = ([hidden, np.tri(5)[[4, 3, 1], None, None] > 0], targets, "mse")
+    results = []
     for remat in (False, True):
         keras.utils.set_random_seed(5)
         block = keras_bert.layers.TransformerBlock(8, 2, 16, "gelu", 0.1, 0.1, 0.2, remat=remat)
@@ -174,9 +175,10 @@ def test_too_long_a_sequence(build):
 def test_ids_outside_their_table_raise(encoder, task, name):
     import tensorflow as tf
 
-    model, (inputs, _, _) = keras_bert.build_pretrainer(encoder, next_sentence=False), task("mlm")
+    model = keras_bert.build_pretrainer(encoder, next_sentence=False)
+    (inputs, _, _) = task("mlm")
     for value in ({"token_ids": 50, "segment_ids": 2, "mask_positions": 12}[name], -1):
-        wrong = {**inputs, name: inputs[name].copy()}
+        wrong = inputs | {name: inputs[name].copy()}
         wrong[name][0, 2] = value
         with pytest.raises(tf.errors.InvalidArgumentError, match=r"is not in \[0, "):
             model(wrong)
@@ -190,7 +192,8 @@ def test_a_sequence_that_is_too_long_in_a_graph_of_unknown_length(build):
     encoder = build("encoder", positions="sinusoid")
     spec = {name: tf.TensorSpec([None, None], "int32") for name in encoder.input}
     graph = tf.function(encoder, input_signature=[spec], autograph=False)
-    longest, too_long = ({name: tf.ones((1, length), "int32") for name in spec} for length in (40, 41))
+    longest = dict.fromkeys(spec, tf.ones((1, 40), "int32"))
+    too_long = dict.fromkeys(spec, tf.ones((1, 41), "int32"))
     np.testing.assert_allclose(graph(longest)["pooled_output"], run(encoder, longest)["pooled_output"], atol=1e-5)
     with pytest.raises(tf.errors.InvalidArgumentError, match=rf"{TOO_LONG}\] \[41\]"):
         graph(too_long)
@@ -198,11 +201,12 @@ def test_a_sequence_that_is_too_long_in_a_graph_of_unknown_length(build):
 
 def test_the_pooled_token_of_left_to_right_encoders(config, batch):
     encoder = keras_bert.build_encoder(config, causal=True)
-    pooled, padded = to_numpy(encoder(batch)["pooled_output"]), batch["padding_mask"].sum(1)
+    pooled = to_numpy(encoder(batch)["pooled_output"])
+    padded = batch["padding_mask"].sum(1)
     for row, length in enumerate(padded):
         alone = encoder({name: value[row : row + 1, :length] for name, value in batch.items()})["pooled_output"]
         np.testing.assert_allclose(to_numpy(alone)[0], pooled[row], atol=1e-6)
-    empty = encoder({**batch, "padding_mask": np.zeros_like(batch["padding_mask"])})["pooled_output"]
+    empty = encoder(batch | {"padding_mask": np.zeros_like(batch["padding_mask"])})["pooled_output"]
     assert np.isfinite(to_numpy(empty)).all()
 
 

@@ -24,7 +24,8 @@ def attention(model):
 
 def test_only_adapters_and_head_are_trained(build, task):
     """The numbers of the encoder are 32 for hidden_size and 96 for query, key and value; the outputs do not change."""
-    model, inputs = build("multiple_choice"), task("multiple_choice")[0]
+    model = build("multiple_choice")
+    inputs = task("multiple_choice")[0]
     before = to_numpy(model(inputs)["logits"])
     keras_bert.freeze_layers(model, 0)
     keras_bert.describe(model).layers["block_0"].attention.trainable = False  # The encoder's state does not matter.
@@ -127,7 +128,8 @@ def test_no_gradient_of_a_frozen_kernel_is_computed(build):
             return tape.gradient(loss, [weight.value for weight in block.trainable_weights])
 
         graph = gradients.get_concrete_function().graph
-        waiting, seen = [tensor.op for tensor in graph.outputs], set()
+        waiting = [tensor.op for tensor in graph.outputs]
+        seen = set()
         while waiting:
             operation = waiting.pop()
             if operation not in seen:

@@ -12,7 +12,8 @@ from tests.training.numpy_optimizer import numpy_steps
 @pytest.mark.parametrize("kind", ["AdamW", "LAMB"])
 def test_updates_equal_numpy(kind):
     rng = np.random.default_rng(0)
-    start, gradients = rng.normal(size=(4, 6)), rng.normal(size=(5, 4, 6))
+    start = rng.normal(size=(4, 6))
+    gradients = rng.normal(size=(5, 4, 6))
     variables = [keras.Variable(start.astype("float32"), name=name) for name in ("plain", "query_key_value", "bias")]
     options = {"fused": ["query_key_value"]} if kind == "LAMB" else {"rates": {"query_key_value": 0.25}}
     optimizer = getattr(keras_bert, kind)(0.01, weight_decay=0.1, epsilon=1e-8, undecayed=["bias"], **options)

@@ -51,7 +51,7 @@ def test_a_teacher_beside_a_student(config, batch):
     student = keras_bert.build_pretrainer(keras_bert.build_encoder(sizes))
     teacher = keras_bert.build_pretrainer(keras_bert.build_encoder(config), next_sentence=False)
     model = keras_bert.pretraining.add_teacher(student, teacher)
-    inputs = {**batch, "mask_positions": np.array([[1, 5, 9], [2, 3, 6], [1, 2, 0]], "int32")}
+    inputs = batch | {"mask_positions": np.array([[1, 5, 9], [2, 3, 6], [1, 2, 0]], "int32")}
     found = model(inputs, training=True)
     for name, value in teacher(inputs).items():
         np.testing.assert_allclose(to_numpy(found[f"teacher_{name}"]), to_numpy(value), rtol=1e-5, atol=1e-6)
@@ -68,7 +68,8 @@ def test_mistakes(config, deep):
         with pytest.raises(ValueError, match="`layers` must be a number of layers, from 1 to 6, or increasing layer"):
             keras_bert.models.take_layers(deep, layers)
     encoder = keras_bert.build_encoder(config)
-    pretrainer, classifier = keras_bert.build_pretrainer(encoder), keras_bert.build_classifier(encoder, 2)
+    pretrainer = keras_bert.build_pretrainer(encoder)
+    classifier = keras_bert.build_classifier(encoder, 2)
     for student, teacher, name in ((classifier, pretrainer, "student"), (pretrainer, classifier, "teacher")):
         with pytest.raises(ValueError, match=f"`{name}` must be a model from build_pretrainer. Received: a model with"):
             keras_bert.pretraining.add_teacher(student, teacher)
@@ -84,9 +85,10 @@ def test_the_loss_is_the_mean_over_the_next_tokens(config, batch):
     model = add_language_model_loss(classifier, pretrainer)
     found = {name: to_numpy(value) for name, value in model(batch).items()}
     np.testing.assert_array_equal(found["logits"], to_numpy(classifier(batch)["logits"]))
-    ids, real = batch["token_ids"], batch["padding_mask"][:, 1:]
+    ids = batch["token_ids"]
+    real = batch["padding_mask"][:, 1:]
     positions = np.tile(np.arange(ids.shape[1] - 1, dtype="int32"), (len(ids), 1))
-    logits = to_numpy(pretrainer({**batch, "mask_positions": positions})["mlm_logits"])
+    logits = to_numpy(pretrainer(batch | {"mask_positions": positions})["mlm_logits"])
     losses = -np.take_along_axis(scipy.special.log_softmax(logits, -1), ids[:, 1:, None], -1)[..., 0]
     np.testing.assert_allclose(found["language_model_loss"], (losses * real).sum(1) / real.sum(1), rtol=1e-5)
     assert {weight.path for weight in pretrainer.trainable_weights} <= {weight.path for weight in model.weights}

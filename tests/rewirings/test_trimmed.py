@@ -43,7 +43,8 @@ def test_gradients(build, task, head, options):
 def test_the_last_block_computes_less(build, task, config, monkeypatch):
     """The masked positions and [CLS] only."""
     model = build("pretraining")
-    last, widths = model.get_layer(f"block_{config.num_hidden_layers - 1}"), []
+    last = model.get_layer(f"block_{config.num_hidden_layers - 1}")
+    widths = []
     forward = last.feed_forward.call
     monkeypatch.setattr(
         last.feed_forward, "call", lambda hidden, **options: widths.append(hidden.shape) or forward(hidden, **options)
