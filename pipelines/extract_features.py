@@ -76,7 +76,7 @@ def _check_projection(arguments, bert):
 
 def _embed(arguments, bert, texts):
     """Returns the vectors of texts, an array."""
-    from keras_bert.answering.answerer import answer_rows
+    from keras_bert.answering.row_answers import answer_rows
 
     refuses = bert.long_texts == REFUSE
     answers = answer_rows(

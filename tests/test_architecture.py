@@ -65,7 +65,8 @@ EXCEPTIONS = {("keras_bert/layers/graphs.py", "tensorflow"), ("keras_bert/layers
 OPTIONAL = {"tensorflow", "tensorflow_text", "keras_hub", "huggingface_hub", "tensorflow_datasets", "apache_beam"}
 OPTIONAL |= {"pandas", "pyarrow", "scipy", "sklearn", "wandb", "mlflow", "jax"}
 NEED_TENSORFLOW = ("keras_bert.text.preprocessor.", "keras_bert.text.lossless.", "keras_bert.answering.answerer.")
-NEED_TENSORFLOW += ("keras_bert.answering.explainer.",)
+NEED_TENSORFLOW += ("keras_bert.answering.explainer.", "keras_bert.answering.row_answers.")
+NEED_TENSORFLOW += ("keras_bert.answering.input_rows.",)  # Beside the former.
 NEED_TENSORFLOW += tuple(
     f"keras_bert.heads.{path.stem}" for path in (ROOT / "keras_bert" / "heads").glob("*_signatures.py")
 )

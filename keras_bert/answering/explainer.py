@@ -1,10 +1,14 @@
 """Why a loaded model answers what it does: scores of words."""
 
+import dataclasses
+
 import tensorflow as tf
 
-from keras_bert.answering.answerer import Answerer, answer_rows, check_rows, read_rows
-from keras_bert.answering.explanation import Explanation, Explanations
+from keras_bert.answering.answerer import Answerer
+from keras_bert.answering.explanation import Explanations, PrintedExplanation
 from keras_bert.answering.gradients import IntegratedGradients
+from keras_bert.answering.input_rows import WORDS, read_rows
+from keras_bert.answering.row_answers import answer_rows
 from keras_bert.checks import check_choice, check_count, is_count, similar
 from keras_bert.exporting.stored_options import labels_of
 from keras_bert.heads.answers import character_offsets, strings
@@ -27,20 +31,11 @@ from keras_bert.text import words
 from keras_bert.text.long_texts import HEAD, REFUSE
 from keras_bert.text.word_effects import LeaveOneOut
 
-METHODS = ("leave_one_out", "integrated_gradients")
+LEAVE_ONE_OUT = "leave_one_out"
+INTEGRATED_GRADIENTS = "integrated_gradients"
+METHODS = (LEAVE_ONE_OUT, INTEGRATED_GRADIENTS)
 _POINTS = 50  # Of the path of integrated gradients.
 _INPUTS = [("text",), ("text", "pair"), ("text", "choices")]
-_WORDS = ("words", "text")
-
-
-def _points(method, n_steps):
-    """Returns the number of points of the path of integrated gradients; other methods have none."""
-    if n_steps is None:
-        return _POINTS
-    check_count("n_steps", n_steps)
-    if method != METHODS[1]:
-        raise ValueError(f"`n_steps` is for method={METHODS[1]!r}. Received: n_steps={n_steps} for method={method!r}")
-    return n_steps
 
 
 def can_explain(bert):
@@ -51,6 +46,16 @@ def can_explain(bert):
     except ValueError:
         return False
     return MASK in bert.vocabulary and all(names in _INPUTS for names in head.inputs(bert))
+
+
+@dataclasses.dataclass(frozen=True)
+class _ScoringSettings:
+    """How words are scored, see `LoadedBert.explain`."""
+
+    method: str = LEAVE_ONE_OUT
+    replacement: str = MASK
+    n_steps: int | None = None
+    stride: int | None = None
 
 
 class Explainer(Answerer):
@@ -66,7 +71,7 @@ class Explainer(Answerer):
         texts,
         target=None,
         *,
-        method=METHODS[0],
+        method=LEAVE_ONE_OUT,
         replacement=MASK,
         n_steps=None,
         batch_size=32,
@@ -76,16 +81,22 @@ class Explainer(Answerer):
     ):
         """See `LoadedBert.explain`; `reading` is a dict of the options of `TextPreprocessor` that are given."""
         check_choice("method", method, METHODS)
-        n_steps = _points(method, n_steps)
+        settings = _ScoringSettings(method, replacement, n_steps=_points(method, n_steps), stride=stride)
         form_of(self._bert.model(), self._head)
         self._check_stride(stride)
         rows, is_single = read_rows(self._asked(texts), self._head.takes_words)
         names = self._names(rows)
-        scores, graph = self._graph(names, sequence_length, reading, method, replacement, n_steps, stride)
+        scores, graph = self._graph(names, sequence_length, reading, settings)
         targets = Targets(scores, self._head).of(target, rows, is_single)
-        about = {"method": method, "replacement": replacement}
-        cut = self._cut(reading, names)
-        explanations = _explanations(scores, graph, names, rows, targets, about, batch_size, cut)
+        explanations = _explanations(
+            scores,
+            graph,
+            names,
+            _with_targets(rows, targets),
+            settings,
+            batch_size=batch_size,
+            cut=self._cut(reading, names),
+        )
         return explanations[0] if is_single else explanations
 
     @quiet_tensorflow()
@@ -95,15 +106,16 @@ class Explainer(Answerer):
         Unlike those of `explain`, they are not the rows of a task, from which it makes texts. `targets` has one for
         each text, `None` for what is predicted.
         """
+        settings = _ScoringSettings()
         rows, _ = read_rows(texts, self._head.takes_words)
         names = self._names(rows)
-        scores = self._word_scores(None, None, METHODS[0], MASK)
-        graph = _answer_function(scores, _asked_names(names))
-        targets = Targets(scores, self._head).of(list(targets), rows, is_single=False)
-        about = {"method": METHODS[0], "replacement": MASK}
-        return _explanations(scores, graph, names, rows, targets, about)
+        scores = self._word_scores(None, None, settings)
+        function = _answer_function(scores, _asked_names(names))
+        read_targets = Targets(scores, self._head).of(list(targets), rows, is_single=False)
+        return _explanations(scores, function, names, _with_targets(rows, read_targets), settings)
 
     def _check_stride(self, stride):
+        """Raises for a stride that is none, or of a model without an answer for each token."""
         if stride is None:
             return
         check_count("stride", stride)
@@ -121,41 +133,50 @@ class Explainer(Answerer):
                 "`explain` is for models of texts, pairs, or texts with choices. "
                 f"Received: a model with head={self._bert.head!r}, which takes {' and '.join(own[0])}"
             )
-        allowed = [*own, *([_WORDS] if self._head.takes_words else [])]
-        return check_rows(rows, allowed, f"the model (head={self._bert.head!r})")
+        return self._input_names(rows)
 
-    def _graph(self, names, sequence_length, reading, *settings):
+    def _graph(self, names, sequence_length, reading, settings):
         """Returns the `WordScores` of some inputs, and the graph that computes them.
 
         They are made on first use and after any change of the model but that of weights.
         """
-        pair = "pair" in names and self._head.takes_pair
-        built = self._build(sequence_length, pair, reading=reading)  # The same object until the model changes.
+        is_pair = "pair" in names and self._head.takes_pair
+        built = self._build(sequence_length, is_pair, reading=reading)  # The same object until the model changes.
         key = repr((names, sequence_length, reading, settings))
-        before, *graph = self._graphs.get(key, (None,))
-        if before is not built:
-            scores = self._word_scores(sequence_length, reading, *settings)
-            graph = scores, _graph_of(scores, _asked_names(names))
-            self._graphs[key] = built, *graph
-        return graph
+        if key in self._graphs:
+            built_before, scores, graph = self._graphs[key]
+            if built_before is built:
+                return scores, graph
+        scores = self._word_scores(sequence_length, reading, settings)
+        graph = _graph_of(scores, _asked_names(names))
+        self._graphs[key] = built, scores, graph
+        return scores, graph
 
-    def _word_scores(self, sequence_length, reading, method, replacement, n_steps=None, stride=None):
-        bert, head = self._bert, self._head
-        model = bert.model()
-        preprocessor = self._kept(sequence_length, reading)
+    def _word_scores(self, sequence_length, reading, settings):
+        """Returns the `WordScores` of the model."""
+        head = self._head
+        model = self._bert.model()
+        preprocessor = self._preprocessor_of_head(sequence_length, reading)
         if preprocessor.long_texts == REFUSE:  # `CutTexts` tell which text is too long.
-            preprocessor = self._kept(sequence_length, {"long_texts": HEAD})
-        identity = replacement_id(preprocessor, replacement)
+            preprocessor = self._preprocessor_of_head(sequence_length, {"long_texts": HEAD})
+        identity = replacement_id(preprocessor, settings.replacement)
         description = describe(model)
         join = join_of(head, description, preprocessor)
-        if method == METHODS[0]:
+        if settings.method == LEAVE_ONE_OUT:
             effects = LeaveOneOut(model, head.classes, identity, join)
         else:
-            table = description.layers["token_embedding"]
-            effects = IntegratedGradients(build_from_vectors(model), table, head.classes, identity, join, n_steps)
-        return WordScores(model, head, preprocessor, labels_of(bert, description), effects, join, stride)
+            effects = IntegratedGradients(
+                build_from_vectors(model),
+                table=description.layers["token_embedding"],
+                output=head.classes,
+                replacement=identity,
+                join=join,
+                n_steps=settings.n_steps,
+            )
+        labels = labels_of(self._bert, description)
+        return WordScores(model, head, preprocessor, labels, effects, join, settings.stride)
 
-    def _kept(self, sequence_length, reading):
+    def _preprocessor_of_head(self, sequence_length, reading):
         """Returns the preprocessor, which keeps the special tokens that the head keeps."""
         options = dict(reading or {})
         if self._head.keeps:
@@ -163,17 +184,31 @@ class Explainer(Answerer):
         return self._preprocessor(answer_length(self._bert, sequence_length), options)
 
 
+def _points(method, n_steps):
+    """Returns the number of points of the path of integrated gradients; other methods have none."""
+    if n_steps is None:
+        return _POINTS
+    check_count("n_steps", n_steps)
+    if method != INTEGRATED_GRADIENTS:
+        raise ValueError(
+            f"`n_steps` is for method={INTEGRATED_GRADIENTS!r}. Received: n_steps={n_steps} for method={method!r}"
+        )
+    return n_steps
+
+
 def _asked_names(names):
     """Returns the names of the inputs of a graph: words are in place of their text."""
-    return ("words",) if names == _WORDS else names
+    return ("words",) if names == WORDS else names
 
 
 def _graph_of(scores, names):
     """Returns the graph of `_answer_function`."""
     specs = []
     for name in names:
-        specs.append(tf.TensorSpec([None, None] if name == "choices" else [None], tf.string, name))
-    specs += [tf.TensorSpec([None], tf.string, name) for name in ("number", "word")]
+        shape = [None, None] if name == "choices" else [None]
+        specs.append(tf.TensorSpec(shape, tf.string, name))
+    for name in ("number", "word"):
+        specs.append(tf.TensorSpec([None], tf.string, name))
     return tf.function(_answer_function(scores, names), input_signature=specs, autograph=False)
 
 
@@ -182,46 +217,75 @@ def _answer_function(scores, names):
 
     def answer(*values):
         *inputs, number, word = values
-        target = Target(tf.strings.to_number(number, tf.int32), tf.strings.to_number(word, tf.int32))
+        target = Target(
+            tf.strings.to_number(number, tf.int32),
+            tf.strings.to_number(word, tf.int32),
+        )
         return scores(dict(zip(names, inputs, strict=True)), target)
 
     return answer
 
 
-def _explanations(scores, graph, names, rows, targets, about, batch_size=32, cut=None):
-    """Returns the `Explanations` of rows, given the targets of each and what all have: method and replacement."""
-    rows = [{**row, **each} for row, each in zip(rows, targets, strict=True)]
+def _with_targets(rows, targets):
+    """Returns rows with the numbers of their targets."""
+    return [row | target for row, target in zip(rows, targets, strict=True)]
+
+
+def _explanations(scores, function, names, rows, settings, batch_size=32, cut=None):
+    """Returns the `Explanations` of rows with their targets, given the function of strings that scores their words."""
 
     def answer(output, row, n_best):
-        found = _answer(output, row)
+        explanation = _explanation(output, row)
         if not scores.has_targets:
-            found["target"] = None
-        elif scores.labels is not None and found["target"] is not None:
-            found["target"] = scores.labels[found["target"]]
-        return {**found, **about}
+            explanation["target"] = None
+        elif scores.labels is not None and explanation["target"] is not None:
+            explanation["target"] = scores.labels[explanation["target"]]
+        explanation["method"] = settings.method
+        explanation["replacement"] = settings.replacement
+        return explanation
 
     inputs = (*_asked_names(names), "number", "word")
-    return Explanations(map(Explanation, answer_rows(answer, graph, inputs, rows, batch_size, cut=cut)))
+    answers = answer_rows(answer, function, inputs, rows, batch_size, cut=cut)
+    return Explanations(map(PrintedExplanation, answers))
 
 
-def _answer(output, row):
+def _explanation(output, row):
     """Returns the explanation of a text as a dict, given the outputs of a graph for it."""
-    count = int(output["word_count"])
     target = int(output["target"])
+    explanation = {
+        "words": _scored_words(output, _texts(row, target)),
+        "target": target if target >= 0 else None,
+    }
+    if "word" in output:
+        word = int(output["word"])
+        explanation["word"] = word if word >= 0 else None
+    for name in ("value", "baseline", "difference", "delta"):
+        explanation[name] = float(output[name])
+    return explanation
+
+
+def _texts(row, target):
+    """Returns the texts whose words have scores, by input; of choices that of the target."""
     texts = {name: row[name] for name in ("text", "pair") if name in row}
     if "choices" in row:
         texts["choice"] = row["choices"][target]
+    return texts
+
+
+def _scored_words(output, texts):
+    """Returns the words of texts with their places and their scores, dicts."""
+    count = int(output["word_count"])
+    inputs = strings(output["inputs"][:count])
+    starts = output["starts"][:count].tolist()
+    ends = output["ends"][:count].tolist()
+    scores = output["scores"][:count].tolist()
     offsets = {name: character_offsets(text) for name, text in texts.items()}
-    columns = (output[name][:count].tolist() for name in ("starts", "ends", "scores"))
-    found = []
-    for name, first, last, score in zip(strings(output["inputs"][:count]), *columns, strict=True):
+    scored = []
+    for name, first, last, score in zip(inputs, starts, ends, scores, strict=True):
         start, end = offsets[name][[first, last]].tolist()
         text = texts[name][start:end]
-        found.append({"text": text, "start": start, "end": end, "score": score, "input": name})
-    explanation = {"words": found, "target": target if target >= 0 else None}
-    if "word" in output:
-        explanation["word"] = int(output["word"]) if output["word"] >= 0 else None
-    return explanation | {name: float(output[name]) for name in ("value", "baseline", "difference", "delta")}
+        scored.append({"text": text, "start": start, "end": end, "score": score, "input": name})
+    return scored
 
 
 class Targets:
@@ -233,7 +297,8 @@ class Targets:
     """
 
     def __init__(self, scores, head):
-        self._scores, self._head = scores, head
+        self._scores = scores
+        self._head = head
 
     def of(self, target, rows, is_single):
         """Returns dicts of `number` and `word`, decimal numbers as strings, for each row."""
@@ -245,18 +310,21 @@ class Targets:
                     f"Received: a list of {len(target)}"
                 )
             targets = target
-        found = []
-        for each, row in zip(targets, rows, strict=True):
-            number, word = self._read(each, row)
-            found.append({"number": str(number), "word": str(word)})
-        return found
+        numbers = []
+        for target_of_row, row in zip(targets, rows, strict=True):
+            number, word = self._numbers(target_of_row, row)
+            numbers.append({"number": str(number), "word": str(word)})
+        return numbers
 
-    def _read(self, target, row):
+    def _numbers(self, target, row):
+        """Returns the number of the class or of the choice of a target, and that of its word."""
         if target is None:
             return PREDICTED, PREDICTED
         if self._scores.form == TOKENS:
-            word, name = target if isinstance(target, tuple) and len(target) == 2 else (target, None)
-            return self._class(name), self._word(word, row)
+            if isinstance(target, tuple) and len(target) == 2:
+                word, name = target
+                return self._class(name), self._word(word, row)
+            return PREDICTED, self._word(target, row)
         if self._scores.form == CHOICES:
             return self._choice(target, row["choices"]), PREDICTED
         return self._class(target), PREDICTED
@@ -265,17 +333,23 @@ class Targets:
         """Returns the number of a class, given its name or its number."""
         if target is None:
             return PREDICTED
-        labels, width = self._scores.labels, self._scores.width or 1
+        labels = self._scores.labels
+        width = self._scores.width or 1
         if isinstance(target, str) and labels is not None and target in labels:
             return labels.index(target)
         if is_count(target, 0) and target < width:
             return int(target)
-        expected = f"one of {', '.join(labels)}, or a number below {width}" if labels else f"a number below {width}"
-        meant = similar(target, labels) if labels and isinstance(target, str) else None
-        question = f" Did you mean {meant!r}?" if meant else ""
+        expected = f"a number below {width}"
+        question = ""
+        if labels:
+            expected = f"one of {', '.join(labels)}, or {expected}"
+            meant = similar(target, labels) if isinstance(target, str) else None
+            if meant:
+                question = f" Did you mean {meant!r}?"
         raise ValueError(f"`target` must be {expected}, or `None`. Received: target={target!r:.100}.{question}")
 
     def _choice(self, target, choices):
+        """Returns the number of a choice, given its text or its number."""
         if target in choices:
             return choices.index(target)
         if is_count(target, 0) and target < len(choices):
@@ -286,20 +360,30 @@ class Targets:
 
     def _word(self, target, row):
         """Returns the number of a word that has tokens, given its text or its number."""
-        tokenizer = self._scores.tokenizer
-        is_given = "words" in row
-        text = row["words" if is_given else "text"].encode(errors="surrogatepass")
-        found = (words.given_words if is_given else words.words_of)(tokenizer, tf.constant([text]))
-        numbers = sorted(set(found.number.values.numpy().tolist()))
-        spans = zip(found.starts.values.numpy().tolist(), found.ends.values.numpy().tolist(), strict=True)
-        texts = [text[start:end].decode(errors="ignore").replace("\t", " ") for start, end in spans]
+        texts, numbers = self._words(row)
         if isinstance(target, str):
-            number = next((number for number in numbers if texts[number] == target), None)
+            for number in numbers:
+                if texts[number] == target:
+                    return number
+        elif is_count(target, 0) and target in numbers:
+            return int(target)
+        raise ValueError(
+            "`target` must be a word of the text, or its number, or a tuple of it and a tag, for a model with "
+            f"head={self._head.name!r}. Received: target={target!r:.100}; the words: {texts!r:.200}"
+        )
+
+    def _words(self, row):
+        """Returns the words of a row, and the numbers of those that have tokens in ascending order."""
+        tokenizer = self._scores.tokenizer
+        if "words" in row:
+            text = row["words"].encode(errors="surrogatepass")
+            found = words.given_words(tokenizer, tf.constant([text]))
         else:
-            number = int(target) if is_count(target, 0) and target in numbers else None
-        if number is None:
-            raise ValueError(
-                "`target` must be a word of the text, or its number, or a tuple of it and a tag, for a model with "
-                f"head={self._head.name!r}. Received: target={target!r:.100}; the words: {texts!r:.200}"
-            )
-        return number
+            text = row["text"].encode(errors="surrogatepass")
+            found = words.words_of(tokenizer, tf.constant([text]))
+        starts = found.starts.values.numpy().tolist()
+        ends = found.ends.values.numpy().tolist()
+        texts = []
+        for start, end in zip(starts, ends, strict=True):
+            texts.append(text[start:end].decode(errors="ignore").replace("\t", " "))
+        return texts, sorted(set(found.number.values.numpy().tolist()))

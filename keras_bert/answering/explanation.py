@@ -39,12 +39,12 @@ _STRONGEST = 0.55  # The opacity of the colour of the highest score: texts stay 
 _LONGEST = 40  # Characters of a word in a line.
 
 
-class Explanation(dict):
+class PrintedExplanation(dict):
     """The scores of the words of a text, see `LoadedBert.explain`."""
 
     def __str__(self):
-        words = "  ".join(f"{_short(word['text'])} {_signed(word['score'])}" for word in self["words"])
-        return f"{words or '(no words)'}  | {_sum(self)}"
+        words = "  ".join(map(_word_and_score, self["words"])) or "(no words)"
+        return f"{words}  | {_sum(self)}"
 
     def _repr_html_(self):
         return f'{STYLE}<div class="kb-why">{words_html(self)}{legend_html(self)}</div>'
@@ -78,17 +78,28 @@ def _signed(score):
     return f"{score:+.2f}"
 
 
+def _word_and_score(word):
+    return f"{_short(word['text'])} {_signed(word['score'])}"
+
+
 def strongest_words(explanation, most=3):
     """Returns the words that raise the logit most, and those that lower it most, with their scores, as a line."""
-    words = [word for word in explanation["words"] if _signed(abs(word["score"])) != _signed(0)]
-    words.sort(key=lambda word: -word["score"])
-    up = [word for word in words[:most] if word["score"] > 0]
-    down = [word for word in words[::-1][:most] if word["score"] < 0]
+    up = []
+    down = []
+    for word in sorted(explanation["words"], key=lambda word: -word["score"]):
+        if _signed(abs(word["score"])) == _signed(0):
+            continue
+        if word["score"] > 0:
+            up.append(word)
+        else:
+            down.append(word)
+    up = up[:most]
+    down = down[::-1][:most]  # The lowest first.
     parts = []
-    for verb, some in (("raise", up), ("lower", down)):
-        if some:
-            listed = ", ".join(f"{_short(word['text'])} {_signed(word['score'])}" for word in some)
-            parts.append(f"{verb} it most: {listed}")
+    if up:
+        parts.append(f"raise it most: {', '.join(map(_word_and_score, up))}")
+    if down:
+        parts.append(f"lower it most: {', '.join(map(_word_and_score, down))}")
     return "; ".join(parts)
 
 
@@ -96,12 +107,15 @@ def _name(explanation):
     """Returns what has the logit: a class, a choice, the tag of a word, or the value."""
     target = explanation.get("target")
     name = "value" if target is None else str(target)
-    if explanation.get("word") is not None:
-        return f"{_short(explanation['words'][explanation['word']]['text'])}: {name}"
-    return name
+    number = explanation.get("word")
+    if number is None:
+        return name
+    word = explanation["words"][number]["text"]
+    return f"{_short(word)}: {name}"
 
 
 def _sum(explanation):
+    """Returns the logit of a text, and that of the text without its words."""
     replacement = explanation["replacement"]
     return f"{_name(explanation)} {explanation['value']:.2f}; with {replacement} only {explanation['baseline']:.2f}"
 
@@ -109,7 +123,7 @@ def _sum(explanation):
 def words_html(explanation):
     """Returns the words of an explanation as HTML, a paragraph for each input."""
     words = explanation["words"]
-    most = max((abs(word["score"]) for word in words), default=0) or 1
+    most = max((abs(word["score"]) for word in words), default=0) or 1  # It divides the scores.
     paragraphs = []
     for name in dict.fromkeys(word["input"] for word in words):
         items = []
@@ -122,10 +136,12 @@ def words_html(explanation):
             items.append(_item(word, most))
             before = word["end"]
         paragraphs.append(f'<div role="list" aria-label="{name}">{"".join(items)}</div>')
-    return f"<p><b>{html.escape(_sum(explanation))}</b></p>{''.join(paragraphs) or '<p>no words</p>'}"
+    listed = "".join(paragraphs) or "<p>no words</p>"
+    return f"<p><b>{html.escape(_sum(explanation))}</b></p>{listed}"
 
 
 def _item(word, most):
+    """Returns a word as HTML, with a colour by its score and the highest one."""
     text = html.escape(_short(word["text"]))
     score = _signed(word["score"])
     side = "kb-up" if word["score"] >= 0 else "kb-down"

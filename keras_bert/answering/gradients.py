@@ -32,7 +32,10 @@ class IntegratedGradients:
     """
 
     def __init__(self, model, table, output, replacement, join, n_steps=50):
-        self._model, self._table, self._output, self._replacement = model, table, output, replacement
+        self._model = model
+        self._table = table
+        self._output = output
+        self._replacement = replacement
         self._join = join
         places, weights = np.polynomial.legendre.leggauss(n_steps)
         # The first two points, with no weight, are the baseline and the sequence itself.
@@ -46,7 +49,8 @@ class IntegratedGradients:
         positions = tf.size(subject.number) // tf.maximum(count, 1)
         weights = self._path_weights(subject, counts, sizes)
         nothing = (tf.zeros([0]), tf.zeros([0], tf.int32), tf.zeros([0, positions]))
-        logits, sequence, parts = in_chunks(self._integrals(subject, weights), counts, sizes, nothing)
+        integrals = self._integrals(subject, weights)
+        logits, sequence, parts = in_chunks(integrals, counts, sizes, nothing)
         logits = self._join.joined(tf.reshape(logits, [count, len(self._points)]), subject.row)
         scores = tf.math.unsorted_segment_sum(parts, sequence, count)
         numbers = tf.reshape(subject.number, [count, positions])
@@ -66,7 +70,8 @@ class IntegratedGradients:
         """
         logits = tf.zeros([tf.size(subject.row), len(self._points)])
         if self._join.depends_on_logits:
-            logits = tf.reshape(in_chunks(self._logits(subject), counts, sizes, tf.zeros([0])), tf.shape(logits))
+            computed = in_chunks(self._logits(subject), counts, sizes, tf.zeros([0]))
+            logits = tf.reshape(computed, tf.shape(logits))
         return self._weights * self._join.weights(logits, subject.row)
 
     def _logits(self, subject):
@@ -90,7 +95,8 @@ class IntegratedGradients:
             path, way = self._path(inputs, number, first, last)
             logits, gradients = self._gradients(path, subject.place[sequence])
             gradients = tf.reshape(gradients, tf.concat([[last - first], tf.shape(way)], 0))
-            scores = tf.reduce_sum(tf.tensordot(weights[sequence, first:last], gradients, 1) * way, -1)
+            mean_gradients = tf.tensordot(weights[sequence, first:last], gradients, 1)
+            scores = tf.reduce_sum(mean_gradients * way, -1)
             scores = tf.pad(scores, [[0, 0], [0, longest - tf.shape(scores)[1]]])
             return logits, sequence[None], tf.reshape(scores, [1, -1])
 
@@ -108,9 +114,10 @@ class IntegratedGradients:
         way = tf.cast(self._table(ids), tf.float32) - baseline
         points = tf.constant(self._points)[first:last]
         shape = tf.concat([tf.shape(points), tf.shape(number)], 0)
-        copies = {name: tf.broadcast_to(each, shape) for name, each in inputs.items()}
+        path = {name: tf.broadcast_to(value, shape) for name, value in inputs.items()}
         vectors = baseline + points[:, None, None, None] * way
-        return {**copies, VECTORS: tf.reshape(vectors, [-1, length, way.shape[-1]])}, way
+        path[VECTORS] = tf.reshape(vectors, [-1, length, way.shape[-1]])
+        return path, way
 
     def _gradients(self, path, place):
         """Returns the logits at points of a path, and their gradients by the vectors."""

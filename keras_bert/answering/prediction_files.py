@@ -27,7 +27,12 @@ from keras_bert.text.token_counts import without_counts
 
 _LOG = logging.getLogger("keras_bert")
 # The argument of `stream_texts` that names the column of an input.
-_ARGUMENTS = {"text": "text_column", "question": "text_column", "pair": "pair_column", "context": "pair_column"}
+_ARGUMENTS = {
+    "text": "text_column",
+    "question": "text_column",
+    "pair": "pair_column",
+    "context": "pair_column",
+}
 _SHOWN = 40  # Characters of a text in a table.
 _AROUND = 200  # Number of context characters to show on each side of an answer.
 
@@ -47,17 +52,22 @@ def stream_texts(path, allowed, text_column=None, pair_column=None, choice_colum
     """
     origin = source(path)
     if "choices" in allowed[0]:
-        yield from multiple_choice.stream_texts(origin, *_choice_columns(origin, text_column, choice_columns, known))
+        text, choices = _choice_columns(origin, text_column, choice_columns, known)
+        yield from multiple_choice.stream_texts(origin, text, choices)
         return
     if words and not text_column:
         text_column = _word_column(origin, known)
     wanted = columns_of(origin, allowed, text_column, pair_column, choice_columns, known)
     is_empty = True
-    for line, record in origin.stream({column: _ARGUMENTS.get(name) for name, column in wanted.items()}):
+    arguments = {column: _ARGUMENTS.get(name) for name, column in wanted.items()}
+    for line, record in origin.stream(arguments):
         if isinstance(record, ValueError):
             raise record
         place = Place(origin, line)
-        yield record, {name: _value(place, column, record[column], words) for name, column in wanted.items()}
+        texts = {}
+        for name, column in wanted.items():
+            texts[name] = _checked_value(place, column, record[column], words)
+        yield record, texts
         is_empty = False
     if is_empty:
         raise ValueError(f"{origin}: no rows")
@@ -73,17 +83,26 @@ def columns_of(origin, allowed, text_column=None, pair_column=None, choice_colum
     if choice_columns:
         raise ValueError(f"`choice_columns` requires a multiple-choice model. Received: {','.join(choice_columns)}")
     given = {"text_column": text_column, "pair_column": pair_column}
-    by_name = [{name: given.get(_ARGUMENTS.get(name)) or name for name in names} for names in allowed]
-    remembered = [
-        {name: given.get(_ARGUMENTS.get(name)) or (known or {}).get(name) or name for name in names}
-        for names in allowed
-    ]
+    by_name = []
+    remembered = []
+    for names in allowed:
+        by_name.append(_columns_of_inputs(names, given, known={}))
+        remembered.append(_columns_of_inputs(names, given, known=known or {}))
     found = _last_present(origin, remembered)
     if found is None and remembered != by_name:
         found = _last_present(origin, by_name)
         if found is not None:
             _tell_others(origin, remembered[-1].values(), found.values())
     return found or by_name[0]
+
+
+def _columns_of_inputs(names, given, known):
+    """Returns the column of each input: the given one, else the known one, else the one with its name."""
+    columns = {}
+    for name in names:
+        argument = _ARGUMENTS.get(name)
+        columns[name] = given.get(argument) or known.get(name) or name
+    return columns
 
 
 def _last_present(origin, candidates):
@@ -101,8 +120,11 @@ def _choice_columns(origin, text_column, choice_columns, known):
     """Returns the column of the text and those of the choices: the given ones, or those that the model knows."""
     if text_column or choice_columns or not known:
         return text_column, choice_columns
-    text, choices = known.get("text"), known.get("choices")
-    wanted = [*([text] if text else []), *(choices or [])]
+    text = known.get("text")
+    choices = known.get("choices")
+    wanted = list(choices or [])
+    if text:
+        wanted.insert(0, text)
     names = origin.names(() if origin.typed else wanted)
     if set(wanted) <= set(names):
         return text, choices
@@ -110,8 +132,12 @@ def _choice_columns(origin, text_column, choice_columns, known):
 
 
 def _tell_others(origin, missing, columns):
-    missing, columns = (" and ".join(f"`{name}`" for name in names) for names in (missing, columns))
-    _LOG.info("%s: no %s, which the model was trained on; read as %s", origin, missing, columns)
+    """Logs that other columns are read than those that the model was trained on."""
+    _LOG.info("%s: no %s, which the model was trained on; read as %s", origin, _listed(missing), _listed(columns))
+
+
+def _listed(names):
+    return " and ".join(f"`{name}`" for name in names)
 
 
 def stream_own(path, convert):
@@ -134,11 +160,14 @@ def stream_own(path, convert):
 def _word_column(origin, known):
     """Returns the first column of words or texts that a source has: the known one, or a usual one; `None` without."""
     names = origin.names()
-    wanted = [(known or {}).get("text"), *in_memory.WORDS]
-    return next((name for name in wanted if name in names), None)
+    for name in [(known or {}).get("text"), *in_memory.WORDS]:
+        if name in names:
+            return name
+    return None
 
 
-def _value(place, column, value, words):
+def _checked_value(place, column, value, words):
+    """Returns the value of a column; raises for what is no text, nor with `words` a list of words."""
     is_text = isinstance(value, str)
     are_words = words and isinstance(value, list) and all(isinstance(word, str) for word in value)
     if not is_text and not are_words:
@@ -149,47 +178,59 @@ def _value(place, column, value, words):
 
 def from_lines(name, lines, allowed):
     """Yields the texts of lines, whose parts are separated by tabs, all like the first one; `name` is the file's."""
-    numbered = ((number, line.split("\t")) for number, line in enumerate(lines, 1))
-    first = next(numbered)
-    if tuple(first[1]) in allowed:  # Names of columns, not a text, if there are texts below.
-        first = next(numbered, first)
-    numbered = itertools.chain([first], numbered)
+    numbered = enumerate((line.split("\t") for line in lines), 1)
+    first_number, first = next(numbered)
+    if tuple(first) in allowed:  # Names of columns, not a text, if there are texts below.
+        first_number, first = next(numbered, (first_number, first))
+    is_single = len(first) == 1
     fitting = None
-    is_single = len(first[1]) == 1
-    for number, parts in numbered:
+    for number, parts in itertools.chain([(first_number, first)], numbered):
         if not is_single and is_blank(parts):  # For single texts, a blank line is an empty text.
             continue
         if fitting is None:
-            fitting = _fitting(parts, allowed) or allowed
+            names = _fitting_names(parts, allowed)
+            fitting = allowed if names is None else [names]
         yield from_parts(f"{name}:{number}", parts, fitting)
 
 
 def from_parts(place, parts, allowed):
     """Returns a text and what belongs to it as a dict; raises if their number is not that of any allowed inputs."""
-    fitting = _fitting(parts, allowed)
-    if not fitting:
-        expected = " or ".join(" and ".join(names) for names in allowed).replace("choices", "at least 2 choices")
+    names = _fitting_names(parts, allowed)
+    if names is None:
+        forms = [" and ".join(inputs) for inputs in allowed]
+        expected = " or ".join(forms).replace("choices", "at least 2 choices")
         raise ValueError(f"{place}: expected {expected}. Received: {len(parts)} text(s)")
-    (names,) = fitting
-    return {"text": parts[0], "choices": parts[1:]} if "choices" in names else dict(zip(names, parts, strict=True))
+    if "choices" in names:
+        return {"text": parts[0], "choices": parts[1:]}
+    return dict(zip(names, parts, strict=True))
 
 
-def _fitting(parts, allowed):
-    """Returns the inputs that the parts are, a list of one, or an empty list."""
-    return [names for names in allowed if (len(parts) > 2 if "choices" in names else len(parts) == len(names))][:1]
+def _fitting_names(parts, allowed):
+    """Returns the names of the inputs that the parts are, the first ones of those that are allowed, or `None`."""
+    for names in allowed:
+        if "choices" in names:
+            is_fitting = len(parts) > 2
+        else:
+            is_fitting = len(parts) == len(names)
+        if is_fitting:
+            return names
+    return None
 
 
 def table(answers):
     """Returns tab-separated lines with a header for answers with classes or a single number; `None` for others."""
     forms = {form_of(answer) for answer in answers}
-    if forms == {"class"} or forms == {"classes"}:
-        return _class_table(answers, several=forms == {"classes"})
+    if forms == {"class"}:
+        return _class_table(answers, several=False)
+    if forms == {"classes"}:
+        return _class_table(answers, several=True)
     first = without_counts(answers[0])
     name = next(iter(first), None)
-    if all(_is_number(name, without_counts(answer)) for answer in answers):
-        numbers = np.array([[answer[name]] for answer in answers])
-        return [name, *predictions_table(numbers, [])[1:]]
-    return None
+    if not all(_is_number(name, without_counts(answer)) for answer in answers):
+        return None
+    numbers = np.array([[answer[name]] for answer in answers])
+    _, *lines = predictions_table(numbers, [])
+    return [name, *lines]
 
 
 def _class_table(answers, several):
@@ -199,9 +240,11 @@ def _class_table(answers, several):
         return None
     probabilities = np.array([list(answer["scores"].values()) for answer in answers])
     if not several:
-        answered = [answer["label"] is not None for answer in answers]
-        return probabilities_table(probabilities, labels, answered)
-    chosen = [[label in answer["labels"] for label in labels] for answer in answers]
+        is_answered = [answer["label"] is not None for answer in answers]
+        return probabilities_table(probabilities, labels, is_answered)
+    chosen = []
+    for answer in answers:
+        chosen.append([label in answer["labels"] for label in labels])
     return multi_label_table(chosen, labels, probabilities)
 
 
@@ -211,7 +254,10 @@ def _is_number(name, answer):
 
 def json_line(row, answer, keep=False):
     """Returns a text and its answer as JSON; unless `keep`, without the context of a question, which may be long."""
-    values = _merged({name: value for name, value in row.items() if keep or name != "context"}, _rounded(answer))
+    shown = dict(row)
+    if not keep:
+        shown.pop("context", None)
+    values = _merged(shown, _rounded(answer))
     return json_text(values, measured=True).encode("utf-8", "replace").decode()
 
 
@@ -232,28 +278,40 @@ class AnswersFile(LinesFile):
 
     def write(self, parts):
         """Appends answers; `parts` are (record, row, answer): the row of the file, or `None`; the texts; the answer."""
-        parts = list(parts)
+        answered = list(parts)
         if self._delimiter is None:
-            lines = [f"{json_line(record or row, answer, keep=record is not None)}\n" for record, row, answer in parts]
+            lines = []
+            for record, row, answer in answered:
+                lines.append(json_line(record or row, answer, keep=record is not None) + "\n")
             self.append("".join(lines))
         else:
-            self.append(self._table(parts))
-        self.count += len(parts)
+            self.append(self._table(answered))
+        self.count += len(answered)
 
     def _table(self, parts):
         """Returns the lines of a table; the first ones begin with the names of its columns."""
-        # Columns of the user stay as they are.
-        rows = [
-            _merged(_cells(record or row), _as_texts(_cells(_rounded(flat(answer))))) for record, row, answer in parts
-        ]
+        rows = []
+        for record, row, answer in parts:
+            answer_cells = _as_texts(_cells(_rounded(flat(answer))))
+            rows.append(_merged(_cells(record or row), answer_cells))  # Columns of the user stay as they are.
         is_new = self._columns is None
         if is_new:
-            self._columns = list(dict.fromkeys(name for row in rows for name in row))
+            columns = {}  # In order.
+            for row in rows:
+                columns.update(dict.fromkeys(row))
+            self._columns = list(columns)
         self._check_columns(rows)
         text = io.StringIO()
         # With LF as `lineterminator`, Python 3.12 and before leave carriage returns without quotes.
-        lines = types.SimpleNamespace(write=lambda line: text.write(line.removesuffix("\r\n") + "\n"))
-        writer = csv.DictWriter(lines, self._columns, delimiter=self._delimiter, lineterminator="\r\n")
+        lines = types.SimpleNamespace(
+            write=lambda line: text.write(line.removesuffix("\r\n") + "\n"),
+        )
+        writer = csv.DictWriter(
+            lines,
+            self._columns,
+            delimiter=self._delimiter,
+            lineterminator="\r\n",
+        )
         if is_new:
             writer.writeheader()
         writer.writerows(rows)
@@ -265,7 +323,7 @@ class AnswersFile(LinesFile):
         for number, row in enumerate(rows, self.count + 1):
             others = [name for name in row if name not in known]
             if others:
-                names = ", ".join(f"`{name}`" for name in others)
+                names = ", ".join(map("`{}`".format, others))
                 raise ValueError(
                     f"row {number:,} has {names}, which the rows before do not have, and the table is begun. Expected "
                     "the same columns in all rows, or an `output` that ends in .jsonl"
@@ -276,9 +334,10 @@ def _merged(columns, answer):
     """Appends an answer to columns; its fields that have the name of a column are called `predicted_...`."""
     merged = dict(columns)
     for name, value in answer.items():
-        while name in merged:
-            name = f"predicted_{name}"
-        merged[name] = value
+        free = name
+        while free in merged:
+            free = f"predicted_{free}"
+        merged[free] = value
     return merged
 
 
@@ -286,31 +345,46 @@ def _cells(columns):
     """Returns columns as cells of a table: lists and dicts as JSON, numbers that are not finite as nothing."""
     nested = (dict, list, bool, type(None))
     cells = {}
-    for name, cell in columns.items():
-        if isinstance(cell, nested):
-            cell = json_text(cell, measured=True)
-        elif isinstance(cell, float) and not math.isfinite(cell):
-            cell = ""
-        cells[name] = cell
+    for name, value in columns.items():
+        if isinstance(value, nested):
+            cells[name] = json_text(value, measured=True)
+        elif isinstance(value, float) and not math.isfinite(value):
+            cells[name] = ""
+        else:
+            cells[name] = value
     return cells
 
 
 def _as_texts(cells):
+    """Returns cells that spreadsheets do not take for formulas."""
     return {as_text(name): as_text(str(cell)) for name, cell in cells.items()}
 
 
 def with_texts(lines, rows):
     """Appends the texts, cut to 40 characters, to the lines of `table`, and aligns the columns for a terminal."""
-    texts = [" | ".join(str(value) for value in row.values()) for row in rows]
-    short = [text if len(text) <= _SHOWN else text[: _SHOWN - 3] + "..." for text in map(_one_line, texts)]
-    cells = [["(none)" if cell == '""' else cell for cell in line.split("\t")] for line in lines]
+    texts = ["text"]
+    for row in rows:
+        text = _one_line(" | ".join(map(str, row.values())))
+        if len(text) > _SHOWN:
+            text = text[: _SHOWN - 3] + "..."
+        texts.append(text)
+    cells = [line.split("\t") for line in lines]
+    for line in cells:
+        for column, cell in enumerate(line):
+            if cell == '""':
+                line[column] = "(none)"
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-    shown = ["  ".join(f"{cell:{width}}" for cell, width in zip(line, widths, strict=True)) for line in cells]
-    return [f"{line}  {text}".rstrip() for line, text in zip(shown, ["text", *short], strict=True)]
+    aligned = []
+    for line, text in zip(cells, texts, strict=True):
+        padded = [f"{cell:{width}}" for cell, width in zip(line, widths, strict=True)]
+        aligned.append("  ".join([*padded, text]).rstrip())
+    return aligned
 
 
 def _one_line(text):
-    return " ".join("".join(sign if sign.isprintable() else " " for sign in text).split())
+    """Returns a text in one line, without signs that cannot be printed."""
+    signs = [sign if sign.isprintable() else " " for sign in text]
+    return " ".join("".join(signs).split())
 
 
 def _rounded(value):
@@ -318,50 +392,86 @@ def _rounded(value):
     if isinstance(value, dict):
         return {name: _rounded(part) for name, part in value.items()}
     if isinstance(value, np.ndarray | np.generic):
-        value = value.tolist()
+        return _rounded(value.tolist())
     if isinstance(value, list | tuple):
         return [_rounded(part) for part in value]
     if isinstance(value, bytes):
         return value.decode("utf-8", "replace")
-    return float(f"{value:.6g}") if isinstance(value, float) else value
+    if isinstance(value, float):
+        return float(f"{value:.6g}")
+    return value
 
 
 def readable(row, answer):
     """Returns an answer as lines to read: tab-separated, scores first; one without a form of its own as JSON."""
     match form_of(answer):
         case "entities":
-            found = answer["entities"]
-            return [f"{one['score']:.4f}\t{one['label']}\t{quoted(one['text'])}" for one in found] or ["no entities"]
+            return _entities(answer["entities"])
         case "span" if "context" in row:
-            found = [one for one in answer.get("answers") or [answer] if one["answer"]]
-            return [line for one in found for line in _answer(row["context"], one)] or ["no answer"]
+            return _answers(row["context"], answer.get("answers") or [answer])
         case "fills" if "text" in row:
             return _fills(row["text"], answer["fills"])
         case "choice" if len(row.get("choices", ())) == len(answer["scores"]):
-            scores = answer["scores"]
-            order = sorted(range(len(scores)), key=lambda index: -scores[index])
-            lines = [f"{scores[index]:.4f}\t{quoted(row['choices'][index])}" for index in order]
-            return lines if answer["choice"] is not None else ["no answer", *lines]
+            return _choices(row["choices"], answer)
         case "translation" if "translations" in answer:
-            return [f"{one['score']:.4f}\t{one['translation']}" for one in answer["translations"]]
+            return [f"{each['score']:.4f}\t{each['translation']}" for each in answer["translations"]]
         case "translation":
             return [answer["translation"]]
     return [json_line(row, answer)]
 
 
+def _entities(entities):
+    """Returns a line for each entity."""
+    lines = []
+    for entity in entities:
+        lines.append(f"{entity['score']:.4f}\t{entity['label']}\t{quoted(entity['text'])}")
+    return lines or ["no entities"]
+
+
+def _choices(choices, answer):
+    """Returns a line for each choice, the most probable one first."""
+    scores = answer["scores"]
+    lines = []
+    for index in sorted(range(len(scores)), key=lambda index: -scores[index]):
+        lines.append(f"{scores[index]:.4f}\t{quoted(choices[index])}")
+    if answer["choice"] is None:
+        return ["no answer", *lines]
+    return lines
+
+
 def _fills(text, masks):
+    """Returns a line for each [MASK], with its tokens."""
     if masks:
-        return ["\t".join(f"{fill['token']} {fill['score']:.4f}" for fill in fills) for fills in masks]
+        lines = []
+        for fills in masks:
+            lines.append("\t".join(f"{fill['token']} {fill['score']:.4f}" for fill in fills))
+        return lines
     if "[MASK]" in text:
         return ["the [MASK] is beyond the longest text that the model takes"]
     return ["no [MASK]; write [MASK] in the text"]
 
 
-def _answer(context, found):
+def _answers(context, answers):
+    """Returns two lines for each answer to a question: the answer, and where it is in the context."""
+    lines = []
+    for answer in answers:
+        if answer["answer"]:
+            lines.extend(_answer_lines(context, answer))
+    return lines or ["no answer"]
+
+
+def _answer_lines(context, answer):
     """Returns an answer with its probability, and the context around it with the answer [[marked]]."""
-    start, end = found["start"], found["end"]
-    before, behind = context[:start], context[end:]
-    left, right = "..." if len(before) > _AROUND else "", "..." if len(behind) > _AROUND else ""
-    marked = f"{left}{before[-_AROUND:]}[[{found['answer']}]]{behind[:_AROUND]}{right}"
-    score = [f"{found['score']:.4f}"] if "score" in found else []
-    return ["\t".join([quoted(found["answer"]), *score]), " ".join(marked.split())]
+    line = quoted(answer["answer"])
+    if "score" in answer:
+        line += f"\t{answer['score']:.4f}"
+    before = context[: answer["start"]]
+    behind = context[answer["end"] :]
+    left = before[-_AROUND:]
+    if len(before) > _AROUND:
+        left = "..." + left
+    right = behind[:_AROUND]
+    if len(behind) > _AROUND:
+        right += "..."
+    marked = f"{left}[[{answer['answer']}]]{right}"
+    return [line, " ".join(marked.split())]

@@ -12,8 +12,8 @@ import numpy as np
 import scipy.special
 import tensorflow as tf
 
-from keras_bert.answering.answerer import check_rows, read_rows
 from keras_bert.answering.explainer import can_explain
+from keras_bert.answering.input_rows import check_rows, read_rows
 from keras_bert.bert import load
 from keras_bert.checkpoints.save import save
 from keras_bert.exporting.export import build_signatures
@@ -63,20 +63,30 @@ def check_head(head, options=None, *, texts=None, labels=None, keys=(), only=Non
         def test_ordinal():
             keras_bert.testing.check_head(Ordinal, {"num_classes": 4})
     """
-    instance = head() if inspect.isclass(head) and issubclass(head, Head) else head
-    if not any(type(known) is type(instance) for known in HEADS):
-        register_head(head)
-    instance = next((known for known in HEADS if type(known) is type(instance)), instance)
+    instance = _registered(head)
     with tempfile.TemporaryDirectory() as folder:
         checks = HeadChecks(instance, options, texts, labels, keys, pathlib.Path(folder))
         return promises.run(checks, f"the head {instance.name}", only)
+
+
+def _registered(head):
+    """Returns the instance of a head that is registered, and registers it if it is not."""
+    instance = head() if inspect.isclass(head) and issubclass(head, Head) else head
+    if not any(type(known) is type(instance) for known in HEADS):
+        register_head(head)
+    for known in HEADS:
+        if type(known) is type(instance):
+            return known
+    return instance
 
 
 class HeadChecks:
     """The promises of a head."""
 
     def __init__(self, head, options, texts, labels, keys, folder):
-        self.head, self.keys, self.folder = head, keys, folder
+        self.head = head
+        self.keys = keys
+        self.folder = folder
         self.options = _with_classes(head, options or {}, labels)
         self.labels = _labels(head, self.options, labels)
         self.given_texts = texts
@@ -103,9 +113,10 @@ class HeadChecks:
         inputs = samples.token_inputs(model)
         together = _outputs(model, inputs)
         count = len(next(iter(inputs.values())))
-        alone = [
-            _outputs(model, {name: value[row : row + 1] for name, value in inputs.items()}) for row in range(count)
-        ]
+        alone = []
+        for row in range(count):
+            inputs_of_row = {name: value[row : row + 1] for name, value in inputs.items()}
+            alone.append(_outputs(model, inputs_of_row))
         for name, value in together.items():
             shape = f"the output {name} with the shape {value.shape}"
             expect(value.ndim > 0 and value.shape[0] == count, f"{name} to start with the batch, {count} rows", shape)
@@ -117,12 +128,12 @@ class HeadChecks:
             self._check_rank(together[self.head.classes])
 
     def _check_rank(self, values):
+        """Raises for logits of classes with another rank than those of rows or of tokens."""
         ranks = [2]
         if set(self.head.reads) - {"pooled"}:
             ranks.append(3)
-        expected = (
-            f"the output {self.head.classes}, the `classes` of the head, to have rank {' or '.join(map(str, ranks))}"
-        )
+        rank = " or ".join(map(str, ranks))
+        expected = f"the output {self.head.classes}, the `classes` of the head, to have rank {rank}"
         expect(values.ndim in ranks, f"{expected}: (batch, classes)", f"the shape {values.shape}")
 
     @promise("run")
@@ -134,8 +145,10 @@ class HeadChecks:
         layers = layers_of(model)
         tensors = {name: keras.ops.convert_to_tensor(value) for name, value in inputs.items()}
         rows = self.head.encoder_inputs(layers, tensors)
-        encoded = self.encoder({name: rows[name] for name in self.encoder.input}, training=False)
-        found = {name: np.asarray(value) for name, value in self.head.run(layers, encoded, tensors).items()}
+        encoder_inputs = {name: rows[name] for name in self.encoder.input}
+        encoded = self.encoder(encoder_inputs, training=False)
+        outputs = self.head.run(layers, encoded, tensors)
+        found = {name: np.asarray(value) for name, value in outputs.items()}
         expected = _outputs(model, inputs)
         expect(found.keys() == expected.keys(), f"`run` to return {', '.join(expected)}", ", ".join(found))
         for name, value in expected.items():
@@ -168,10 +181,18 @@ class HeadChecks:
         settings = {}
         if self.head.takes_pair:
             settings["pair"] = self._is_pair()
-        save(model, folder, self.pieces, labels=self.labels, sequence_length=samples.LENGTH, **settings)
+        save(
+            model,
+            folder,
+            self.pieces,
+            labels=self.labels,
+            sequence_length=samples.LENGTH,
+            **settings,
+        )
         return folder
 
     def _is_pair(self):
+        """Whether the head takes pairs of texts, of those that are given."""
         first = self.given_texts[0] if self.given_texts else None
         return self.head.requires_pair or isinstance(first, tuple)
 
@@ -206,7 +227,8 @@ class HeadChecks:
         unused = bert.left_out(bert.model())
         expect(not unused, "`tensors` that name each tensor of the file", f"unused: {', '.join(unused)}")
         inputs = samples.token_inputs(model)
-        expected, received = _outputs(model, inputs), _outputs(bert.model(), inputs)
+        expected = _outputs(model, inputs)
+        received = _outputs(bert.model(), inputs)
         for name, value in expected.items():
             _expect_close(received[name], value, f"the output {name} to be the same after `load`")
 
@@ -226,10 +248,12 @@ class HeadChecks:
         return answers
 
     def _texts(self, bert):
+        """Returns the texts to answer."""
         if self.given_texts is not None:
             return list(self.given_texts)
         names = self.head.inputs(bert)[0]
-        if other := [name for name in names if name not in samples.INPUTS]:
+        other = [name for name in names if name not in samples.INPUTS]
+        if other:
             raise ValueError(
                 f"`inputs` of the head must be inputs of its signature, of {', '.join(samples.INPUTS)}, or `texts` "
                 f"must be dicts with them. Received: {', '.join(other)}"
@@ -255,12 +279,15 @@ class HeadChecks:
         word = 0 if form == TOKENS else None
         preprocessor = bert.preprocessor(samples.LENGTH, keep_special_tokens=list(self.head.keeps))
         for text, row in zip(texts, rows, strict=True):
-            found = bert.explain(text, word, sequence_length=samples.LENGTH)
-            if found["tokens"] > found["tokens_read"]:
+            explained = bert.explain(text, word, sequence_length=samples.LENGTH)
+            if explained["tokens"] > explained["tokens_read"]:
                 continue
             expected = left_out(bert, self.head.classes, form, _packed(preprocessor, row))
-            received = {name: found[name] for name in ("value", "baseline")}
-            received["scores"] = [word["score"] for word in found["words"]]
+            received = {
+                "value": explained["value"],
+                "baseline": explained["baseline"],
+                "scores": [scored["score"] for scored in explained["words"]],
+            }
             what = f"the explanation of {text!r:.60}, compared with leaving out each word by a loop,"
             promises.expect_equal(received, dataclasses.asdict(expected), what)
 
@@ -285,10 +312,20 @@ class HeadChecks:
         rows, _ = read_rows(self._texts(bert), self.head.takes_words)
         names = check_rows(rows, self.head.inputs(bert), "the head")
         preprocessor = bert.preprocessor(samples.LENGTH, padding="longest")
-        signatures = build_signatures(bert.model(), preprocessor, bert.labels, self.head.requires_pair, **options)
-        answers = signatures["serving_default"](*[tf.constant([row[name] for row in rows]) for name in names])
+        signatures = build_signatures(
+            bert.model(),
+            preprocessor,
+            bert.labels,
+            self.head.requires_pair,
+            **options,
+        )
+        inputs = []
+        for name in names:
+            inputs.append(tf.constant([row[name] for row in rows]))
+        outputs = signatures["serving_default"](*inputs)
+        arrays = {name: value.numpy() for name, value in outputs.items()}
         try:
-            logits = self.head.class_logits({name: value.numpy() for name, value in answers.items()})
+            logits = self.head.class_logits(arrays)
         except ValueError as error:
             raise SkippedError("answers do not tell the probabilities of all classes") from error
         return np.asarray(logits, "float64")
@@ -349,7 +386,8 @@ class HeadChecks:
             raise SkippedError("onnxruntime is not installed")
         from keras_bert.exporting.onnx_export import export_onnx
 
-        export_onnx(bert.model(), bert.preprocessor(samples.LENGTH), self.folder / "onnx", labels=bert.labels)
+        preprocessor = bert.preprocessor(samples.LENGTH)
+        export_onnx(bert.model(), preprocessor, self.folder / "onnx", labels=bert.labels)
 
     @promise()
     def lora(self, saved):
@@ -360,8 +398,11 @@ class HeadChecks:
         enable_lora(model, _RANK)
         _step(model, inputs)
         trained = _outputs(model, inputs)
-        changed = any(np.abs(trained[name] - value).max() > 0 for name, value in before.items())
-        expect(changed, "outputs that a training step changes", "the same outputs")
+        is_changed = False
+        for name, value in before.items():
+            if np.abs(trained[name] - value).max() > 0:
+                is_changed = True
+        expect(is_changed, "outputs that a training step changes", "the same outputs")
         merge_lora(model)
         for name, value in _outputs(model, inputs).items():
             _expect_close(value, trained[name], f"the output {name} to stay when adapters are merged", 1e-3)
@@ -385,10 +426,10 @@ def _packed(preprocessor, row):
 def _with_classes(head, options, labels):
     """Returns the options of `build`, with a number of classes if it needs one."""
     parameters = inspect.signature(head.build).parameters
-    if "num_classes" in parameters and "num_classes" not in options:
-        count = len(labels) if labels else _CLASSES
-        return {"num_classes": count, **options}
-    return dict(options)
+    all_options = dict(options)
+    if "num_classes" in parameters:
+        all_options.setdefault("num_classes", len(labels) if labels else _CLASSES)
+    return all_options
 
 
 def _labels(head, options, labels):
@@ -403,8 +444,10 @@ def _labels(head, options, labels):
 
 def _outputs(model, inputs):
     """Returns the outputs of a model as arrays by name."""
-    outputs = model(inputs, training=False)
-    return {name: np.asarray(keras.ops.cast(value, "float32")) for name, value in outputs.items()}
+    arrays = {}
+    for name, value in model(inputs, training=False).items():
+        arrays[name] = np.asarray(keras.ops.cast(value, "float32"))
+    return arrays
 
 
 def _expect_close(received, expected, what, tolerance=_EQUAL):
@@ -420,9 +463,15 @@ def _step(model, inputs):
     """Trains a model for one step, towards outputs of zero."""
     optimizer = keras.optimizers.SGD(0.1)
     with tf.GradientTape() as tape:
-        values = model(inputs, training=True).values()
-        loss = tf.add_n([tf.reduce_mean(tf.square(tf.cast(value, tf.float32))) for value in values])
+        outputs = model(inputs, training=True)
+        means = []
+        for value in outputs.values():
+            means.append(tf.reduce_mean(tf.square(tf.cast(value, tf.float32))))
+        loss = tf.add_n(means)
     weights = model.trainable_weights
     gradients = tape.gradient(loss, [weight.value for weight in weights])
-    pairs = [(part, weight) for part, weight in zip(gradients, weights, strict=True) if part is not None]
+    pairs = []
+    for gradient, weight in zip(gradients, weights, strict=True):
+        if gradient is not None:
+            pairs.append((gradient, weight))
     optimizer.apply_gradients(pairs)

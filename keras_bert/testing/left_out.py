@@ -58,15 +58,20 @@ def left_out(bert, output, form, inputs):
     model = bert.model()
 
     def logits_of(token_ids):
-        outputs = model({**inputs, "token_ids": tf.constant(token_ids)}, training=False)
+        changed_inputs = dict(inputs)
+        changed_inputs["token_ids"] = tf.constant(token_ids)
+        outputs = model(changed_inputs, training=False)
         return np.asarray(outputs[output], "float64")[0]
 
     logits = logits_of(ids)
     choice = int(logits.argmax()) if form == CHOICES else None
     sequence = ids[0] if choice is None else ids[0, choice]
     words = word_positions([bert.vocabulary.pieces[identity] for identity in sequence])
-    place = (words[0][0],) if form == TOKENS else ()
-    place += (int(logits[place].argmax()),) if logits[place].ndim else ()
+    place = ()  # Of the logit in the output.
+    if form == TOKENS:
+        place = (words[0][0],)
+    if logits[place].ndim:
+        place += (int(logits[place].argmax()),)
     mask = bert.vocabulary.id("[MASK]")
 
     def logit_without(positions):
@@ -81,7 +86,9 @@ def left_out(bert, output, form, inputs):
         return float(logits_of(changed)[place])
 
     value = logit_without([])
-    every = [position for positions in words for position in positions]
+    every = []
+    for positions in words:
+        every.extend(positions)
     return LeftOut(
         value=value,
         baseline=logit_without(every),

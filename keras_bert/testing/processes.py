@@ -37,7 +37,9 @@ def plugins_of(*classes):
             raise SkippedError(f"{cls.__qualname__} is in no file that another process could import")
         if "<locals>" in cls.__qualname__:
             raise SkippedError(f"{cls.__qualname__} is made by a function, so that no other process can import it")
-        levels = cls.__module__.count(".") + pathlib.Path(file).name.startswith("__init__.")
+        levels = cls.__module__.count(".")
+        if pathlib.Path(file).name.startswith("__init__."):
+            levels += 1
         plugins[cls.__module__] = pathlib.Path(file).resolve().parents[levels]
     return plugins
 
@@ -59,25 +61,45 @@ def predicted_at_the_shell(model, rows, plugins, *flags):
         texts.write_text("".join(f"{json_text(row)}\n" for row in rows), encoding="utf-8")
         command = [sys.executable, "-m", "keras_bert.pipelines", "predict", f"--model={model}"]
         command += [f"--input={texts}", f"--output={answers}", *flags]
-        folders = [str(_PACKAGE.parent), *map(str, plugins.values()), *filter(None, sys.path)]
-        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(dict.fromkeys(folders))}
         if plugins:
             command.append(f"--plugins={','.join(plugins)}")
-        done = subprocess.run(command, capture_output=True, text=True, env=environment, cwd=folder, check=False)
+        done = subprocess.run(
+            command,
+            capture_output=True,
+            text=True,
+            env=_environment(plugins),
+            cwd=folder,
+            check=False,
+        )
         if done.returncode or not answers.exists():
             last = done.stderr.strip().splitlines()[-_FEWEST_LINES:]
             raise DifferenceError("`keras-bert predict` to end well", f"status {done.returncode}: {' '.join(last)}")
         lines = answers.read_text(encoding="utf-8").splitlines()
     expect(len(lines) == len(rows), f"{len(rows)} lines", len(lines))
-    return [_answer(json.loads(line), row) for line, row in zip(lines, rows, strict=True)]
+    predicted = []
+    for line, row in zip(lines, rows, strict=True):
+        predicted.append(_answer(json.loads(line), row))
+    return predicted
+
+
+def _environment(plugins):
+    """Returns the environment of a process that imports this package and plugins."""
+    folders = {str(_PACKAGE.parent): None}  # In order.
+    for folder in plugins.values():
+        folders[str(folder)] = None
+    for folder in sys.path:
+        if folder:
+            folders[folder] = None
+    return os.environ | {"PYTHONPATH": os.pathsep.join(folders)}
 
 
 def _answer(line, row):
     """Returns the fields of an answer among the columns of a row; those of the name of a column have another one."""
     answer = {}
     for name, value in line.items():
-        if name.startswith("predicted_") and name.removeprefix("predicted_") in row:
-            answer[name.removeprefix("predicted_")] = value
+        own_name = name.removeprefix("predicted_")
+        if own_name != name and own_name in row:
+            answer[own_name] = value
         elif name not in row:
             answer[name] = value
     return answer
@@ -85,7 +107,7 @@ def _answer(line, row):
 
 def expect_answers(received, expected, what):
     """Raises an error unless answers are equal, in the form of JSON."""
-    plain = json.loads(json_text([dict(answer) for answer in expected], default=lambda value: value.tolist()))
+    plain = [_plain(dict(answer)) for answer in expected]
     expect_equal(received, plain, what)
 
 
@@ -100,26 +122,33 @@ def expect_served(folder, signature, names, rows, answers, outputs):
         answers: what `predict` returns for them.
         outputs: `outputs` of the head, by which the client knows it, if it has any.
     """
-    inputs = {name: [row[name] for row in rows] for name in names}
+    inputs = {}
+    for name in names:
+        inputs[name] = [row[name] for row in rows]
     with _running(folder.parent) as server, Client(f"127.0.0.1:{server.port}") as client:
         received = client.predict(folder.name, inputs)
     expected = {name: value.numpy() for name, value in signature(inputs).items()}
     for name, value in expected.items():
         expect(name in received, f"the output {name} from the server", ", ".join(received))
-        expect_equal(_texts(received[name].tolist()), _texts(value.tolist()), f"the output {name} of the server")
+        received_texts = _texts(received[name].tolist())
+        expect_equal(received_texts, _texts(value.tolist()), f"the output {name} of the server")
     if outputs:
         found = each_text(of_outputs(received), received, rows)
         expect_answers([_plain(answer) for answer in found], answers, "the answers of the client")
 
 
 def _plain(answer):
+    """Returns an answer in the form of JSON."""
     return json.loads(json_text(answer, default=lambda value: value.tolist()))
 
 
 def _texts(value):
+    """Returns nested values with strings in place of bytes."""
     if isinstance(value, list):
         return [_texts(part) for part in value]
-    return value.decode() if isinstance(value, bytes) else value
+    if isinstance(value, bytes):
+        return value.decode()
+    return value
 
 
 @contextlib.contextmanager

@@ -6,6 +6,7 @@ import inspect
 import logging
 import math
 import time
+from collections.abc import Callable
 
 import numpy as np
 
@@ -24,8 +25,10 @@ class BrokenPromises(AssertionError):
 
     def __init__(self, what, broken, *, notes=()):
         lines = [f"{what} breaks {len(broken)} of the promises of keras_bert:"]
-        lines += [f"{name}: {reason}" for name, reason in broken.items()]
-        lines += [f"({note})" for note in notes]
+        for name, reason in broken.items():
+            lines.append(f"{name}: {reason}")
+        for note in notes:
+            lines.append(f"({note})")
         super().__init__("\n".join(lines))
         self.broken = broken
 
@@ -58,32 +61,31 @@ class Promise:
     """
 
     names: tuple
-    method: str
+    method: Callable
     needs: tuple
 
     @property
     def name(self):
         """The name under which others need it, that of its method."""
-        return self.method
+        return self.method.__name__
 
 
 def promise(*names):
-    """Returns a decorator that makes a method a promise; `names` are its names, by default that of the method.
+    """Returns a decorator that makes a `Promise` of a method; `names` are its names, by default that of the method.
 
     The arguments of the method are the results of the promises that it stands on, by the names of their methods.
     """
 
-    def mark(method):
-        needs = tuple(inspect.signature(method).parameters)[1:]
-        method.promise = Promise(names or (method.__name__,), method.__name__, needs)
-        return method
+    def promised(method):
+        _, *needs = inspect.signature(method).parameters  # Without `self`.
+        return Promise(names or (method.__name__,), method, tuple(needs))
 
-    return mark
+    return promised
 
 
 def promises_of(checks):
     """Returns the promises of a class in the order in which it states them."""
-    return [method.promise for method in vars(checks).values() if hasattr(method, "promise")]
+    return [value for value in vars(checks).values() if isinstance(value, Promise)]
 
 
 def run(checks, what, only=None):
@@ -97,24 +99,31 @@ def run(checks, what, only=None):
     started = time.monotonic()
     promises = promises_of(type(checks))
     chosen = _chosen(promises, only)
-    titles = {one.name: one.names[0] for one in promises}
-    results, broken, notes, kept = {}, {}, [], []
-    for one in promises:
-        if one.name not in chosen:
+    titles = {each.name: each.names[0] for each in promises}
+    results = {}
+    kept = []
+    notes = []
+    broken = {}
+    for each in promises:
+        if each.name not in chosen:
             continue
-        missing = [titles[name] for name in one.needs if name not in results]
+        missing = []
+        for name in each.needs:
+            if name not in results:
+                missing.append(titles[name])
         if missing:
-            notes.append(f"{', '.join(one.names)}: not checked, since it stands on {missing[0]}")
+            notes.append(f"{', '.join(each.names)}: not checked, since it stands on {missing[0]}")
             continue
+        needed = [results[name] for name in each.needs]
         try:
             with _quiet():
-                results[one.name] = getattr(checks, one.method)(*[results[name] for name in one.needs])
-            kept += one.names
+                results[each.name] = each.method(checks, *needed)
+            kept.extend(each.names)
         except SkippedError as reason:
-            notes.append(f"{', '.join(one.names)}: not checked, {reason}")
+            notes.append(f"{', '.join(each.names)}: not checked, {reason}")
         except Exception as error:
-            _LOG.debug("%s", one.name, exc_info=True)
-            broken[_broken_name(one, error)] = _reason(error)
+            _LOG.debug("%s", each.name, exc_info=True)
+            broken[_broken_name(each, error)] = _reason(error)
     if broken:
         raise BrokenPromises(what, broken, notes=notes)
     return Checked(tuple(kept), tuple(notes), time.monotonic() - started)
@@ -133,32 +142,36 @@ def _quiet():
 
 
 def _chosen(promises, only):
-    """Returns the names of the methods to call."""
-    by_name = {one.name: one for one in promises}
+    """Returns the names of the promises to check: those of `only`, and those that they stand on."""
+    needs = {each.name: each.needs for each in promises}
     if only is None:
-        return set(by_name)
-    known = [name for one in promises for name in one.names]
+        return set(needs)
+    by_any_name = {}
+    for each in promises:
+        for name in each.names:
+            by_any_name[name] = each.name
     waiting = []
     for name in only:
-        if name not in known:
-            raise ValueError(f"`only` must be names of promises, {', '.join(known)}. Received: {name!r}")
-        waiting += [one.name for one in promises if name in one.names]
+        if name not in by_any_name:
+            raise ValueError(f"`only` must be names of promises, {', '.join(by_any_name)}. Received: {name!r}")
+        waiting.append(by_any_name[name])
     chosen = set()
     while waiting:
         name = waiting.pop()
         if name not in chosen:
             chosen.add(name)
-            waiting += by_name[name].needs
+            waiting.extend(needs[name])
     return chosen
 
 
-def _broken_name(one, error):
-    """Returns the name of the promise that an error is about."""
+def _broken_name(broken, error):
+    """Returns which of the names of a promise an error is about: the one that the error tells, or the first one."""
     name = getattr(error, "promise", None)
-    return name if name in one.names else one.names[0]
+    return name if name in broken.names else broken.names[0]
 
 
 def _reason(error):
+    """Returns what was expected and received instead, in one line."""
     text = " ".join(str(error).split())
     if isinstance(error, DifferenceError):
         return text
@@ -175,35 +188,44 @@ def expect_equal(received, expected, what, relative=_RELATIVE):
     """Raises an error unless nested dicts and lists are equal, numbers up to a tolerance; `what` names them."""
     place = _difference(received, expected, relative)
     if place is not None:
-        where, one, other = place
-        raise DifferenceError(f"{what} to have {where}{other!r:.150}", f"{one!r:.150}")
+        where, received_part, expected_part = place
+        raise DifferenceError(f"{what} to have {where}{expected_part!r:.150}", f"{received_part!r:.150}")
 
 
 def _difference(received, expected, relative, where=""):
     """Returns the place of the first difference, what was received there and what was expected, or `None`."""
-    if isinstance(expected, np.ndarray | np.generic):
-        expected = expected.tolist()
-    if isinstance(received, np.ndarray | np.generic):
-        received = received.tolist()
+    expected = _plain(expected)
+    received = _plain(received)
     if isinstance(expected, dict) and isinstance(received, dict):
         if received.keys() != expected.keys():
             return f"{where}the fields ", sorted(received), sorted(expected)
-        pairs = [(f"{where}{name} ", received[name], expected[name]) for name in expected]
+        keys = {name: f"{where}{name} " for name in expected}
     elif isinstance(expected, list | tuple) and isinstance(received, list | tuple):
         if len(received) != len(expected):
             return f"{where}the length ", len(received), len(expected)
-        pairs = [(f"{where}[{n}] ", received[n], expected[n]) for n in range(len(expected))]
-    elif _are_numbers(received, expected):
-        is_close = math.isclose(received, expected, rel_tol=relative, abs_tol=relative)
-        return None if is_close else (where, received, expected)
+        keys = {number: f"{where}[{number}] " for number in range(len(expected))}
     else:
-        return None if received == expected else (where, received, expected)
-    for place, one, other in pairs:
-        found = _difference(one, other, relative, place)
+        if _are_numbers(received, expected):
+            is_equal = math.isclose(received, expected, rel_tol=relative, abs_tol=relative)
+        else:
+            is_equal = received == expected
+        return None if is_equal else (where, received, expected)
+    for key, place in keys.items():
+        found = _difference(received[key], expected[key], relative, place)
         if found is not None:
             return found
     return None
 
 
+def _plain(value):
+    """Returns a value of NumPy as one of Python."""
+    if isinstance(value, np.ndarray | np.generic):
+        return value.tolist()
+    return value
+
+
 def _are_numbers(*values):
-    return all(isinstance(value, int | float) and not isinstance(value, bool) for value in values)
+    for value in values:
+        if not isinstance(value, int | float) or isinstance(value, bool):
+            return False
+    return True

@@ -15,7 +15,12 @@ _POSITIONS = 128
 _SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 _NOISE = 0.3
 _WORDS = re.compile(r"\w+|[^\w\s]")
-_SENTENCES = ("a charming film", "two hours of nothing", "it has its moments", "the end is good and the start is slow")
+_SENTENCES = (
+    "a charming film",
+    "two hours of nothing",
+    "it has its moments",
+    "the end is good and the start is slow",
+)
 
 
 def vocabulary(*values):
@@ -84,7 +89,8 @@ def token_inputs(model, rows=3, length=7, seed=0):
     lengths[0] = length
     inputs = {}
     for name, tensor in model.input.items():
-        shape = (rows, *[size or length for size in tensor.shape[1:]])
+        sizes = [size or length for size in tensor.shape[1:]]
+        shape = (rows, *sizes)
         inputs[name] = _values(name, rng, shape, lengths)
     return inputs
 
@@ -92,11 +98,13 @@ def token_inputs(model, rows=3, length=7, seed=0):
 def _values(name, rng, shape, lengths):
     """Returns random values of an input."""
     places = np.arange(shape[-1])
-    mask = np.broadcast_to(places < lengths.reshape(-1, *[1] * (len(shape) - 1)), shape)
+    lengths_of_rows = lengths.reshape([-1] + [1] * (len(shape) - 1))
+    mask = np.broadcast_to(places < lengths_of_rows, shape)
     if name == "padding_mask":
         return mask.astype("int32")
     if name == "token_ids":
-        return np.where(mask, rng.integers(len(_SPECIAL), 2 * len(string.ascii_lowercase), shape), 0).astype("int32")
+        ids = rng.integers(len(_SPECIAL), 2 * len(string.ascii_lowercase), shape)
+        return np.where(mask, ids, 0).astype("int32")
     if name == "mask_positions":
         return np.broadcast_to(places % 3, shape).astype("int32")
     return np.zeros(shape, "int32")

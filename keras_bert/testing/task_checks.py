@@ -77,8 +77,12 @@ class TaskChecks:
     """The promises of a task."""
 
     def __init__(self, task, texts, targets, settings, strategy, folder):
-        self.task, self.settings, self.strategy, self.folder = task, settings, strategy, folder
-        self.texts, self.targets = texts, targets
+        self.task = task
+        self.texts = texts
+        self.targets = targets
+        self.settings = settings
+        self.strategy = strategy
+        self.folder = folder
         self.head = head_named(task.head)
         self.start = folder / "start"
         keras.utils.set_random_seed(1)
@@ -90,8 +94,12 @@ class TaskChecks:
         """`fit` knows the rows of the task without its name."""
         if not self._has_own_rows():
             raise SkippedError("the task has no `columns` and no `recognizes` of its own: `fit` needs its name")
-        data = read_data(self.texts, self.targets, None, None, None, 1)
+        data = self._read_data(task=None)
         expect(data.task is self.task, f"rows that `fit` recognizes as those of {self.task.name}", data.task.name)
+
+    def _read_data(self, task):
+        """Returns the `FitData` of the rows, given the name of the task or `None`."""
+        return read_data(self.texts, self.targets, task, validation=None, split=None, seed=1)
 
     def _has_own_rows(self):
         """Whether the rows of the task are told from those of others: any built-in ones are."""
@@ -120,7 +128,7 @@ class TaskChecks:
 
         An error names the part that fails.
         """
-        data = read_data(self.texts, self.targets, self.task.name, None, None, 1)
+        data = self._read_data(task=self.task.name)
         task = make_task(data, load(self.start), None, self.settings)
         Rehearsal(task).run()
         return task
@@ -139,17 +147,18 @@ class TaskChecks:
 
     def _fit(self, folder, held_out=True, **options):
         """Trains in a folder; rows are their own validation."""
-        options = {"epochs": _EPOCHS, "learning_rate": _RATE, "batch_size": 4, **options}
+        all_options = {"epochs": _EPOCHS, "learning_rate": _RATE, "batch_size": 4} | options
         if held_out:
-            options["validation"] = self.texts if self.targets is None else (self.texts, self.targets)
-        output = None if folder is None else self.folder / folder
+            all_options["validation"] = self.texts
+            if self.targets is not None:
+                all_options["validation"] = (self.texts, self.targets)
         return load(self.start).fit(
             self.texts,
             self.targets,
             task=self.task.name,
-            output_dir=output,
+            output_dir=None if folder is None else self.folder / folder,
             verbose=False,
-            **options,
+            **all_options,
             **self.settings,
         )
 
@@ -159,10 +168,9 @@ class TaskChecks:
         for path in (self.folder / "run" / "runs").rglob("metrics.jsonl"):
             lines = [line for line in read_lines(path) if line["kind"] == "evaluation"]
             expect(len(lines) == _EPOCHS, f"a line with scores for each of {_EPOCHS} epochs", f"{len(lines)} lines")
+            metric = made.report.metric
             for line in lines:
-                expect(
-                    made.report.metric in line, f"lines of epochs with the metric {made.report.metric}", ", ".join(line)
-                )
+                expect(metric in line, f"lines of epochs with the metric {metric}", ", ".join(line))
 
     @promise()
     def results(self, trained, made):
@@ -184,6 +192,7 @@ class TaskChecks:
         self._expect_text("model/README.md", "the model card", made.report.metric)
 
     def _expect_text(self, name, what, metric):
+        """Raises an error unless a file of the run, which messages call `what`, has the metric."""
         path = self.folder / "run" / name
         expect(path.is_file(), f"{what}, {name}", "no such file")
         text = path.read_text(encoding="utf-8").lower()
@@ -203,7 +212,10 @@ class TaskChecks:
     def _asked_settings(self):
         """Returns the settings that a model does not store, which `evaluate` needs."""
         stored = {*_stored_names(self.task), "sequence_length"}
-        return {name: value for name, value in self.settings.items() if name not in stored}
+        asked = dict(self.settings)
+        for name in stored:
+            asked.pop(name, None)
+        return asked
 
     @promise("load")
     def loaded(self, trained):
@@ -212,7 +224,8 @@ class TaskChecks:
         bert = load(self.folder / "saved")
         check_equal(trained.model(), bert.model())
         for name in ("task", "task_settings", "labels", "head"):
-            expected, received = getattr(trained, name), getattr(bert, name)
+            expected = getattr(trained, name)
+            received = getattr(bert, name)
             expect(received == expected, f"a loaded model with {name}={expected!r}", f"{name}={received!r}")
         return bert
 
@@ -221,23 +234,28 @@ class TaskChecks:
         """A loaded model answers the rows as the trained one, with a dict for each."""
         texts = self._texts_to_predict()
         if self.head.embeds:
-            expected, received = trained.encode(texts), loaded.encode(texts)
+            expected = trained.encode(texts)
+            received = loaded.encode(texts)
             expect(np.allclose(received, expected, atol=1e-5), "the same vectors after `load`", received)
             return None
-        expected, received = trained.predict(texts), loaded.predict(texts)
+        expected = trained.predict(texts)
+        received = loaded.predict(texts)
         expect_equal(received, expected, "the answers of a loaded model")
         return received
 
     def _texts_to_predict(self):
         """Returns the texts without targets."""
         if self.head.embeds:
-            return [text if isinstance(text, str) else next(_strings(text)) for text in self.texts]
+            return [_first_string(text) for text in self.texts]
         if self.task.rows.convert is None:
             return [self._without_targets(text) for text in in_memory.listed(self.texts)]
         return list(self.texts)
 
     def _without_targets(self, text):
-        return self.task.rows.without_targets(text) if isinstance(text, dict) else text
+        """Returns a text as it is, or a row without its targets."""
+        if isinstance(text, dict):
+            return self.task.rows.without_targets(text)
+        return text
 
     @promise("shell")
     def predict_at_the_shell(self, answers, loaded):
@@ -297,8 +315,11 @@ class TaskChecks:
         if type(rows).labelled is RowFormat.labelled:
             raise SkippedError("the rows have no `labelled`")
         path = self.folder / "labelled.jsonl"
-        data = read_data(self.texts, self.targets, self.task.name, None, None, 1)
-        path.write_text("".join(f"{json_text(row)}\n" for row in _rows_of(data.train)), encoding="utf-8")
+        data = self._read_data(task=self.task.name)
+        lines = []
+        for _, row in data.train.stream_values():
+            lines.append(f"{json_text(row)}\n")
+        path.write_text("".join(lines), encoding="utf-8")
         scores = compare(exported, path).scores
         for name, value in scores.items():
             if name in trained.results["scores"]:
@@ -351,14 +372,19 @@ class TaskChecks:
 
 def _stored_names(task):
     """Returns the names of the settings that a model of a task keeps."""
-    return {field.name for field in dataclasses.fields(task.Settings) if field.metadata.get("stored")}
+    names = set()
+    for field in dataclasses.fields(task.Settings):
+        if field.metadata.get("stored"):
+            names.add(field.name)
+    return names
 
 
 class _Watched:
     """Settings that tell which of them were `read`."""
 
     def __init__(self, settings):
-        self._settings, self.read = settings, set()
+        self._settings = settings
+        self.read = set()
 
     def __getattr__(self, name):
         self.read.add(name)
@@ -372,13 +398,9 @@ class _Interruption(keras.callbacks.Callback):
         raise InterruptedError
 
 
-def _strings(value):
-    """Yields the strings in the values of a row."""
-    for part in value.values() if isinstance(value, dict) else value:
-        if isinstance(part, str):
-            yield part
-
-
-def _rows_of(source):
-    """Returns the rows of a source of Python data."""
-    return [row for _, row in source.stream_values()]
+def _first_string(value):
+    """Returns a text, or the first string in the values of a row."""
+    if isinstance(value, str):
+        return value
+    parts = value.values() if isinstance(value, dict) else value
+    return next(part for part in parts if isinstance(part, str))

@@ -73,7 +73,8 @@ class LoadedTransformer:
         Example:
             keras_bert.translation.load("runs/de_en/model").predict("Ein Hund rennt.")["translation"]
         """
-        from keras_bert.answering.answerer import answer_rows, check_rows, read_rows  # Need TensorFlow.
+        from keras_bert.answering.input_rows import check_rows, read_rows
+        from keras_bert.answering.row_answers import answer_rows  # Needs TensorFlow.
 
         rows, is_single = read_rows(texts)
         check_rows(rows, [("text",)], "a translation model")

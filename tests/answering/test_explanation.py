@@ -2,7 +2,7 @@
 
 import html.parser
 
-from keras_bert.answering.explanation import Explanation, Explanations
+from keras_bert.answering.explanation import Explanations, PrintedExplanation
 
 
 def explanation(**changes):
@@ -14,7 +14,7 @@ def explanation(**changes):
     ]
     values = {"value": 1.0, "baseline": 2.0, "difference": -1.0, "delta": 0.0}
     facts = {"method": "leave_one_out", "replacement": "[MASK]", "tokens": 7, "tokens_read": 7}
-    return Explanation({"words": words, "target": "good", **values, **facts, **changes})
+    return PrintedExplanation({"words": words, "target": "good", **values, **facts, **changes})
 
 
 class Items(html.parser.HTMLParser):

@@ -5,7 +5,7 @@ import types
 import numpy as np
 import pytest
 
-from keras_bert.answering.answerer import read_rows
+from keras_bert.answering.input_rows import read_rows
 from keras_bert.data import in_memory
 from keras_bert.data import squad as questions
 from keras_bert.data.sources import PythonRows
