@@ -362,7 +362,7 @@ def _check_config(folder, config, base):
 def _read_adapter_tensors(folder, layout):
     """Returns the `AdapterTensors` of a folder."""
     whole = {}
-    pairs: dict = {}
+    pairs = {}
     for stored, tensor in read_tensors(folder.path, (WEIGHTS, _TORCH)).items():
         if not stored.startswith(_PREFIX):
             raise ValueError(f"{folder}: the names of peft's tensors begin with {_PREFIX}. Received: {stored}")
@@ -429,7 +429,7 @@ def _replaceable_tensors(base, head):
 
 def _check_unused(folder, head, whole):
     """Raises if the adapter has tensors of another head."""
-    own: tuple = ()
+    own = ()
     if "masked" in head.reads:
         own = ("cls.",)
     elif head.peft is not None:

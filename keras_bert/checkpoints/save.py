@@ -297,7 +297,7 @@ def runtime_folder(description, preprocessor, directory, file, labels, settings)
     """
     directory = pathlib.Path(directory).expanduser()
     check_replaceable(directory, [file, *_RUNTIME_FILES])
-    own: dict[str, Any] = dict(settings)
+    own = dict(settings)
     reading = {name: getattr(preprocessor, name, None) for name in READING}
     if reading["long_texts"] is not None:  # The settings may be those of the model, which others can read.
         own.update(reading)

@@ -189,7 +189,7 @@ def _read_block(content, offset, size):
 
 def _read_message(content, types):
     """Returns the fields of a message: a dict of the lists of their values; `types` has those of known fields."""
-    values_by_field: dict = {}
+    values_by_field = {}
     for number, value in fields(content):
         if type(value) is not types.get(number):
             raise ValueError(f"a message has an unknown field {number}")

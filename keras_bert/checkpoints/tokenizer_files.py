@@ -222,7 +222,7 @@ def write(vocabulary, lowercase, max_length, directory):
 
 def _settings_to_write(vocabulary, lowercase, max_length):
     """Returns the content of `tokenizer_config.json`."""
-    settings: dict = {}
+    settings = {}
     # `BertTokenizer` of transformers ignores other steps, `PreTrainedTokenizerFast` has all from `tokenizer.json`.
     if vocabulary.is_berts:
         settings["tokenizer_class"] = "BertTokenizer"

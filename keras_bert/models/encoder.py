@@ -165,7 +165,7 @@ def run_encoder(layers, inputs, *, mask=None, last=None, inference=False, return
         model = keras.Model(encoder.input, {"sum_output": keras.layers.add(states[-2:])})
     """
     states = [_embed(layers, inputs, inference)]
-    options: dict = {}
+    options = {}
     if inference:
         options["inference"] = True
     if mask is None:

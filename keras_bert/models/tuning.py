@@ -40,7 +40,7 @@ def check_frozen(count, blocks):
 
 def _depths_of_blocks(model, layers):
     """Returns the number of each block of a functional model from its inputs, and of what is below, by ids."""
-    depths: dict = {}
+    depths = {}
     for layer in layers:
         if not isinstance(layer, TransformerBlock):
             continue
