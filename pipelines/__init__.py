@@ -10,12 +10,12 @@ __all__ = ["arguments", "command", "common_flags"]
 INTERRUPTED = 130  # Exit status after Ctrl-C: 128 + SIGINT.
 
 
-def _handle(kind, error, traceback):
+def _handle(error_type, error, traceback):
     """Ends a program that was interrupted before `command.run`, while it imports modules, without a traceback."""
-    if issubclass(kind, KeyboardInterrupt):
+    if issubclass(error_type, KeyboardInterrupt):
         print("\ninterrupted", file=sys.stderr)
         sys.exit(INTERRUPTED)
-    sys.__excepthook__(kind, error, traceback)
+    sys.__excepthook__(error_type, error, traceback)
 
 
 def _leave_working_directory():

@@ -128,17 +128,14 @@ class FinetuningFlags(Hyperparameters, Training):
         from keras_bert.runs.cross_validation import CrossValidation
         from keras_bert.runs.finetuning import Finetuning, Plan
 
-        options = {}
+        folds = None
         if self.divides:
-            options["folds"] = self.create_folds(task.splits["dev"][0].examples)
-            options["source"] = self.divided_source
+            folds = self.create_folds(task.splits["dev"][0].examples)
         if self.is_full:
+            few_examples = None
             choices = self.choices(task)
         else:
-            from keras_bert.tasks.few_examples import FewExamples
-
-            few_examples = FewExamples(task, self.method, options.get("folds"))
-            options["few_examples"] = few_examples
+            few_examples = self._few_examples(task, folds)
             choices = few_examples.choices(self.learning_rate, self.batch_size, self.epochs, self.seed)
         plan = Plan(
             task,
@@ -150,9 +147,17 @@ class FinetuningFlags(Hyperparameters, Training):
             log_every=self.log_every,
             report_to=self.report_to,
             teacher=teacher,
-            **options,
+            folds=folds,
+            few_examples=few_examples,
+            source=self.divided_source if self.divides else None,
         )
         return CrossValidation(plan) if self.divides else Finetuning(plan)
+
+    def _few_examples(self, task, folds):
+        """Returns what trains models on few texts by another method than steps of the whole model."""
+        from keras_bert.tasks.few_examples import FewExamples
+
+        return FewExamples(task, self.method, folds)
 
     @property
     def divides(self):

@@ -108,7 +108,9 @@ def cut_if(condition):
     from keras_bert.training.step_loop import StepLoop
     from keras_bert.training.trainer import Trainer
 
-    train, fit, folders = StepLoop._call, Trainer.fit, []
+    train = StepLoop._call
+    fit = Trainer.fit
+    folders = []
 
     def noted(self, *batches, **options):
         folders.append(self.directory.name if self.directory else "")
@@ -129,13 +131,15 @@ def cut_if(condition):
 
 def parsed(module, *arguments):
     """Returns the module of a command, and its arguments."""
-    program, arguments = importlib.import_module(module), list(map(str, arguments))
+    program = importlib.import_module(module)
+    arguments = list(map(str, arguments))
     return program, parse(program.__doc__, program.Arguments.of(arguments), arguments)
 
 
 def call(module, *arguments, given=""):
     """Runs a command in this process and returns its output; user errors are raised."""
-    printed, typed = io.StringIO(), io.TextIOWrapper(io.BytesIO(given.encode()))
+    printed = io.StringIO()
+    typed = io.TextIOWrapper(io.BytesIO(given.encode()))
     program, arguments = parsed(module, *arguments)
     with (
         contextlib.redirect_stdout(printed),

@@ -13,7 +13,9 @@ from pipelines import run_glue, run_tagging
 from pipelines.arguments import help_page
 from tests.pipelines.programs import flags_of, mistake, parsed
 
-COUNT, SHARE, SEED = 20, 0.25, 3
+COUNT = 20
+SHARE = 0.25
+SEED = 3
 TAGS = [["B-PER", "O"], ["O", "B-LOC"]]
 LABELLED = [{"text": f"text {n}", "label": ("good", "bad")[n % 2]} for n in range(COUNT)]
 SCORED = [{"text": f"text {n}", "label": n / 10} for n in range(COUNT)]

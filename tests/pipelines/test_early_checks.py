@@ -61,7 +61,8 @@ FILES = {
 }
 # No data sets on this machine, and a proxy that does not answer.
 OFFLINE = {"HF_HUB_OFFLINE": "1", "TFDS_DATA_DIR": "nowhere", "https_proxy": "http://localhost:9"}
-BOOKS, OUTPUT = "--model=bert_tiny_books", "--output_dir=o"
+BOOKS = "--model=bert_tiny_books"
+OUTPUT = "--output_dir=o"
 COMMANDS = {
     "glue": f"run_glue --task=classification --train_file=t.csv --dev_file=t.csv {BOOKS} {OUTPUT}",
     "official": f"run_glue --data_dir=folder {BOOKS} {OUTPUT}",

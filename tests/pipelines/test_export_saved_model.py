@@ -41,14 +41,16 @@ def given(monkeypatch):
 @pytest.mark.slow
 def test_export_uses_the_settings_of_the_training(export, pieces, tmp_path):
     (tmp_path / "served" / "7").mkdir(parents=True)
-    labels, output = ["no", "yes", "maybe"], tmp_path / "served" / "8"
+    labels = ["no", "yes", "maybe"]
+    output = tmp_path / "served" / "8"
     columns = {"text": "review", "pair": "title"}
     model, printed = export(call, "classification", labels=labels, pair=True, sequence_length=12, columns=columns)
     assert f"wrote {output}\n" in printed
     facts = json.loads((output / "assets.extra" / "keras_bert.json").read_text())
     assert (facts["labels"], facts["pair"], facts["sequence_length"]) == (labels, True, 12)
     assert facts["columns"] == columns
-    texts, pairs = ["a b c d e f g h"], ["c d e f g h a b"]
+    texts = ["a b c d e f g h"]
+    pairs = ["c d e f g h a b"]
     served = tf.saved_model.load(output).signatures["serving_default"]
     answer = served(text=tf.constant(texts), pair=tf.constant(pairs))
     logits = model(keras_bert.TextPreprocessor(pieces, 12)((texts, pairs)))["logits"].numpy()

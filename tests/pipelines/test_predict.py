@@ -207,7 +207,8 @@ def test_questions_about_a_long_context(build, pieces, tmp_path):
     labeler = build("question_answering")
     context = "é a b c\n" * 20 + "k l, m! n o p"
     keras_bert.save(labeler, tmp_path / "model", pieces, sequence_length=24)
-    bert, asked = keras_bert.load(tmp_path / "model"), ["a b", "x y z"]
+    bert = keras_bert.load(tmp_path / "model")
+    asked = ["a b", "x y z"]
     found = bert.predict([{"question": one, "context": context} for one in asked], null_threshold=1000.0)
     odds = [np.log(one["null_score"] / one["score"]) for one in found]
     keras_bert.save(labeler, tmp_path / "model", pieces, sequence_length=24, null_threshold=sum(odds) / 2)
@@ -451,7 +452,8 @@ def test_columns_of_choices_that_the_model_was_trained_on(tmp_path):
 
 def test_a_table_of_rows_with_different_keys(tmp_path):
     """The columns of the first part are those of all its rows; later ones cannot get others."""
-    path, answer = tmp_path / "a.csv", {"label": "yes"}
+    path = tmp_path / "a.csv"
+    answer = {"label": "yes"}
     first = [({"text": "a"}, {"text": "a"}, answer), ({"text": "b", "n": 1}, {"text": "b"}, answer)]
     with prediction_files.AnswersFile(path, ",") as file:
         file.write(first)
@@ -560,7 +562,9 @@ def test_user_errors(model, build, pieces, tmp_path):
     keras_bert.save(build("question_answering"), tmp_path / "labeler", pieces)
     (tmp_path / "texts.jsonl").write_text('{"text": "a"}\n{"text": 1}\n')
     (tmp_path / "texts.csv").write_text("title,body\na,b\n")
-    classifier, labeler, folder = f"--model={model[0]}", f"--model={tmp_path}/labeler", tmp_path
+    classifier = f"--model={model[0]}"
+    labeler = f"--model={tmp_path}/labeler"
+    folder = tmp_path
     for arguments, given, message in (
         ([classifier, "--question=a"], "b", f"{model[0]} has no question-answering head. Expected a model from "),
         ([labeler, "a"], "", f"{folder}/labeler answers questions. Use --question=... with --context_file=FILE or the"),

@@ -69,7 +69,8 @@ def pairs(made):
 def test_pairs(made, pairs):
     """The results are those of the saved model, found by a loop."""
     output, printed, exported = pairs
-    report, bert = read_json(output / "results.json"), keras_bert.load(output / "model")
+    report = read_json(output / "results.json")
+    bert = keras_bert.load(output / "model")
     assert (bert.pooling, bert.normalize, bert.sequence_length) == ("mean", True, 12)
     assert bert.prompts == {"query": "a ", "document": ""}
     rows = [json.loads(line) for line in (made / "dev.jsonl").read_text().splitlines()]
@@ -107,8 +108,10 @@ def test_triplets(made):
     lines = (made / "triplets.csv").read_text().splitlines()[1:]
     rows = [list(filter(None, line.split(","))) for line in lines]
     texts = sorted({text for row in rows for text in row})
-    similar, place = np.array(bert.similarity(texts, texts)), texts.index
-    expected, counted = {}, 0
+    similar = np.array(bert.similarity(texts, texts))
+    place = texts.index
+    expected = {}
+    counted = 0
     for row, (query, right, *wrong) in enumerate(rows, 1):
         if wrong:
             own, *others = (similar[place(query), place(passage)] for passage in (right, *wrong))

@@ -116,7 +116,8 @@ def test_distillation(made, tmp_path):
     texts = [f"{text} x" for text in WORDS], [f"{text} y" for text in OTHERS]
     logits = teacher.model()(teacher.preprocessor(12)(texts))["logits"]
     np.testing.assert_allclose(found["unlabelled"], logits, atol=1e-5)
-    report, student = read(output / "results.json"), keras_bert.load(output / "model")
+    report = read(output / "results.json")
+    student = keras_bert.load(output / "model")
     assert student.config.num_hidden_layers == 1
     assert report["facts"]["start"] == f"{made}/teacher/wnli/model, 1 layer, width 32"
     right = np.mean(found["dev"].argmax(-1) == np.arange(len(WORDS)) % 2)
@@ -145,7 +146,8 @@ def test_lora(made, tmp_path):
     arguments = flags(made, output, "--task=wnli", f"--data_dir={made}/data", "--lora_rank=2", "--max_train_examples=6")
     printed = finetune(PROGRAM, *arguments)
     assert f"adapter:      {output}/adapter\n" in printed
-    common, results = read(output / "runs" / "common.json"), read(output / "results.json")
+    common = read(output / "runs" / "common.json")
+    results = read(output / "results.json")
     assert (common["lora_rank"], common["lora_alpha"]) == (2, None)
     trained = 2 * (32 + 96) + 2 * (32 + 32) + 32 * 32 + 32 + 32 * 2 + 2
     assert results["runs"][0]["trained_weights"] == trained
@@ -162,7 +164,8 @@ def test_lora(made, tmp_path):
 
 def test_another_start_model_is_refused(made, tmp_path):
     """Also where all runs are finished, or between two runs."""
-    start, runs = shutil.copytree(made / "bert", tmp_path / "bert"), tmp_path / "out" / "runs"
+    start = shutil.copytree(made / "bert", tmp_path / "bert")
+    runs = tmp_path / "out" / "runs"
     given = [*flags(made, tmp_path / "out", "--task=wnli", f"--data_dir={made}/data"), f"--model={start}"]
     message = (
         f"{runs} contains runs that started from another version of {start}. Different now: the weights. Restore "
@@ -196,7 +199,8 @@ def test_own_table(made, tmp_path, caplog):
     assert "train.csv: skipped 1 unreadable row(s). The first: " in caplog.text
     assert "test: accuracy " in printed
     # Frozen weights are unchanged.
-    before, after = keras_bert.load(made / "bert").encoder, keras_bert.load(output / "model")
+    before = keras_bert.load(made / "bert").encoder
+    after = keras_bert.load(output / "model")
     assert after.labels == ["9", "10"]
     weights = zip(before.weights, after.encoder.weights, strict=True)
     changed = {weight.path.split("/")[0] for weight, other in weights if not np.array_equal(weight, other)}
@@ -218,13 +222,15 @@ def test_several_labels_on_two_devices(made, tmp_path, mirrored, monkeypatch, ca
     settings = ["--label_column=odd,third", "--threshold=per_label", "--class_weight=balanced"]
     settings += [f"--teacher={made}/several", f"--unlabelled={tmp_path}/rows.csv"]
     output = tmp_path / "out"
-    given, signatures = flags(made, output, "--task=multi_label", *files, *settings), {}
+    given = flags(made, output, "--task=multi_label", *files, *settings)
+    signatures = {}
     caplog.set_level("INFO", "keras_bert")
     monkeypatch.setattr(keras_bert, "create_strategy", lambda name: mirrored)
     tf.config.run_functions_eagerly(False)  # Replicas gather rows in graphs only.
     printed = finetune(PROGRAM, *given, signatures=signatures)
     assert "odd: 6 (50.0%), third: 4 (33.3%); 0.83 labels per row" in caplog.text
-    report, bert = read(output / "results.json"), keras_bert.load(output / "model")
+    report = read(output / "results.json")
+    bert = keras_bert.load(output / "model")
     assert f"test: micro f1 {report['scores']['multi_label']['micro_f1']:.2%}" in printed
     assert (bert.labels, bert.multi_label, len(bert.thresholds)) == (["odd", "third"], True, 2)
     logits = [np.load(output / "teacher" / f"{name}.npz")["logits"] for name in ("train", "dev", "unlabelled")]

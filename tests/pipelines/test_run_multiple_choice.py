@@ -48,11 +48,13 @@ def arguments(made, output, **changes):
 
 @pytest.mark.kernels
 def test_rows_of_three_to_five_choices(made, eager):
-    signatures, output = {}, made / "one"
+    signatures = {}
+    output = made / "one"
     said = finetune(PROGRAM, *arguments(made, "one"), signatures=signatures)
     assert f"accuracy {read_json(output / 'results.json')['scores']['accuracy']:.2%}" in said
     assert "- rows by number of choices: 3: 32, 4: 32, 5: 32\n" in (output / "model" / "README.md").read_text()
-    report, dev = read_json(output / "results.json"), choices.read(made / "dev.jsonl")
+    report = read_json(output / "results.json")
+    dev = choices.read(made / "dev.jsonl")
     assert report["scores"]["accuracy"] > 0.8 > report["data"]["chance"]
     rows = [{"text": text, "choices": row} for text, row in zip(dev.text, dev.choices, strict=True)]
     bert = keras_bert.load(output / "model")

@@ -208,7 +208,8 @@ def test_flags_configure_model_and_optimizer(made):
     changes |= {"model": "{made}/causal", "precision": "mixed_bfloat16", "remat": "true", "gradient_accumulation": 3}
     changes |= {"optimizer": "lamb", "bias_correction": "true", "learning_rate": 0.25, "pack": "true"}
     found = stopped(*flags(made, "stopped", **changes))
-    model, optimizer = found["model"], found["optimizer"].get_config()
+    model = found["model"]
+    optimizer = found["optimizer"].get_config()
     assert set(model.output) == {"mlm_logits"}
     block = model.get_layer("block_0")
     assert (block.remat, block.compute_dtype) == (True, "bfloat16")
@@ -285,7 +286,8 @@ def no_report():
 @pytest.mark.usefixtures("eager")
 def test_a_finished_run_is_extended(made, capsys, no_report):
     """See also the tests of `extended_schedule`."""
-    folder, first = made / "extended", {"phase": ONE_STEP, "save_every": 1}
+    folder = made / "extended"
+    first = {"phase": ONE_STEP, "save_every": 1}
     call(PROGRAM, *flags(made, "extended", **first))
     more = {**first, "phase": ["length:16,steps:2,batch:4", "length:16,steps:1,batch:8"], "learning_rate": 0.5}
     before = (folder / "flags.txt").read_text()
@@ -343,14 +345,16 @@ def test_distillation_and_what_a_run_started_from(made, no_report):
     found, expected = (snapshot(made / name, 1) for name in ("distilled", "undistilled"))
     assert found.keys() == expected.keys()
     assert tensors(made / "distilled" / "model").keys() == tensors(made / "undistilled" / "model").keys()
-    settings, teacher = snapshot_settings(made / "distilled", 1), keras_bert.load(made / "teacher")
+    settings = snapshot_settings(made / "distilled", 1)
+    teacher = keras_bert.load(made / "teacher")
     assert (settings["teacher"], settings["alpha"], settings["temperature"]) == (f"{made}/teacher", 0.25, 2.0)
     assert settings["teacher_weights"] == weights_fingerprint(teacher.pretrainer())[:16]
     student = stopped(*flags(made, "student", config=None, teacher="{made}/teacher", student_layers=1))["model"]
     assert keras_bert.describe(without_teacher(student)).config.num_hidden_layers == 1
     # A run remembers the model and the data that it started from.
     file = made / "undistilled" / "snapshots" / "origins.json"
-    origins, data = json.loads(file.read_text()), "the data of length 16"
+    origins = json.loads(file.read_text())
+    data = "the data of length 16"
     assert origins == {f"{made}/teacher": teacher.identity, **data_facts([Records(made / "16", batch_size=8)])}
     file.write_text(json.dumps({**origins, data: {**origins[data], "content": "other"}}))
     message = f"{file.parent} contains runs that started from another version of {data}. Different now: the content."

@@ -115,7 +115,8 @@ def test_ensemble_of_two_models_trained_on_two_files(made):
     given = arguments(made, "whole", **files, model=f"{made}/bert,{made}/still", ensemble=2)
     with cut_if(lambda name, step: step > 20 and not name.startswith("before")):
         call(PROGRAM, *given)
-    signatures, output = {}, made / "whole"
+    signatures = {}
+    output = made / "whole"
     said = finetune(PROGRAM, *given, signatures=signatures)
     report = read_json(output / "results.json")
     scores = report["scores"]

@@ -60,7 +60,10 @@ def test_the_grid(made):
     with mock.patch.object(translation, "TranslationRuns") as runs:
         printed = call(PROGRAM, *arguments(made, "grid", **changes, test_target=None))
     (plan,) = runs.call_args.args
-    task, choices, settings, output = plan.task, plan.choices, plan.hyperparameters, plan.output
+    task = plan.task
+    choices = plan.choices
+    settings = plan.hyperparameters
+    output = plan.output
     rate = (32 * 1000) ** -0.5
     assert choices == {"learning_rate": [rate], "tokens_per_batch": [128, 256], "epochs": [2], "seed": [1, 2]}
     assert (settings.beam_size, settings.average, settings.warmup_steps, settings.precision) == (3, 2, 20, "float32")

@@ -6,7 +6,8 @@ from tests.pipelines.programs import call
 
 PROGRAM = "pipelines.score_squad"
 
-CONTEXT, QUESTIONS = "Köln lies on the river Rhine.", {"q1": ["Köln"], "q2": [], "q3": ["the river Rhine"], "q4": []}
+CONTEXT = "Köln lies on the river Rhine."
+QUESTIONS = {"q1": ["Köln"], "q2": [], "q3": ["the river Rhine"], "q4": []}
 
 
 def test_version_2_with_odds(tmp_path, monkeypatch, capsys):

@@ -110,7 +110,9 @@ def test_relevant_passages_that_are_not_in_the_index(folder, caplog):
 
 def test_user_errors(folder):
     """Of models; tests/pipelines/test_early_checks.py has those that are found before."""
-    index, model, query = f"--index={folder}/index", f"--model={folder}/model", "--query=a"
+    index = f"--index={folder}/index"
+    model = f"--model={folder}/model"
+    query = "--query=a"
     for arguments, message in (
         ([index, query, f"--rerank={folder}/model"], "a cross-encoder must be a classifier or a regression model"),
         ([index, query, f"--model={folder}/other"], f"{folder}/other: no such checkpoint"),

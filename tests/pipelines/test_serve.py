@@ -34,7 +34,8 @@ def shelf(tmp_path):
 
 def write(path):
     """Writes a model that returns texts, their lengths and its version number."""
-    module, version = tf.Module(), int(path.name)
+    module = tf.Module()
+    version = int(path.name)
 
     @tf.function(input_signature=[tf.TensorSpec([None], tf.string, "text")])
     def function(text):
@@ -56,7 +57,9 @@ def write(path):
             turns = tf.while_loop(is_waiting, lambda turn: turn + 1, [tf.size(folder)])
         return {"turns": tf.fill(tf.shape(folder), turns[0])}
 
-    module.offset, module.function, module.wait = tf.Variable(0.5), function, wait
+    module.offset = tf.Variable(0.5)
+    module.function = function
+    module.wait = wait
     temporary = path.with_name("writing")
     tf.saved_model.save(module, str(temporary), signatures={"serving_default": function, "wait": wait})
     temporary.rename(path)
@@ -152,14 +155,16 @@ def test_user_errors(tmp_path):
     assert mistake(PROGRAM, f"--saved_models={tmp_path}", "--batch_window_ms=-1") == message
 
 
-REQUESTS, CLIENTS = 500, 32
+REQUESTS = 500
+CLIENTS = 32
 # Malformed request bodies, and the expected status.
 MALFORMED = ((b"{", 400), (b'{"instances": [1]}', 400), (b'{"instances": ["a"], "signature_name": "x"}', 400))
 
 
 def make_crowd(rest, grpc):
     """Returns a pool of threads with one client each, and a function that sends and checks a request."""
-    local, protocols = threading.local(), itertools.cycle(["grpc", "rest", "rest", "rest"])
+    local = threading.local()
+    protocols = itertools.cycle(["grpc", "rest", "rest", "rest"])
 
     def begin():
         protocol = next(protocols)
