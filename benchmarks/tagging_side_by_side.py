@@ -57,7 +57,8 @@ def ours(data_dir, model, most, seed):
 
     parts = [data.read(pathlib.Path(data_dir, name)) for name in FILES.values()]
     began = time.perf_counter()
-    task = TaggingTask(data.Data(*parts).first(most), Start(model, keras_bert.load(model)), data.TaggingSettings())
+    rows = data.TaggingData(*parts).first(most)
+    task = TaggingTask(rows, Start(model, keras_bert.load(model)), data.TaggingSettings())
     choices = {"learning_rate": [RATE], "batch_size": [BATCH], "epochs": [EPOCHS], "seed": [seed]}
     with tempfile.TemporaryDirectory() as folder:
         finetuning = Finetuning(task, choices, Hyperparameters(best=False), folder, report_to=())

@@ -9,7 +9,7 @@ import tensorflow as tf
 import keras_bert
 from keras_bert.heads.answers import each_text, entities
 from keras_bert.tasks.tagging import data, metrics
-from keras_bert.tasks.tagging.schemes import Entity
+from keras_bert.tasks.tagging.schemes import EntitySpan
 from tests.conftest import SEED
 from tests.pipelines.programs import finetune, flags_of, read_json, run
 
@@ -32,8 +32,8 @@ def sentences(count, seed):
 
 def golds(letters):
     """Returns the entities of a sentence."""
-    found = [Entity("LOC", place, place + 1) for place, letter in enumerate(letters) if letter == "z"]
-    return [*found, Entity("PER", 4, 6)] if "y" in letters else found
+    found = [EntitySpan("LOC", place, place + 1) for place, letter in enumerate(letters) if letter == "z"]
+    return [*found, EntitySpan("PER", 4, 6)] if "y" in letters else found
 
 
 def conll(letters):

@@ -13,6 +13,7 @@ from keras_bert.reports.judged import Judged
 from keras_bert.runs import hardest_words
 from keras_bert.tasks.classification.multi_label_task import judge_sets
 from keras_bert.tasks.multiple_choice.task import JudgedChoices
+from keras_bert.tasks.tagging.metrics import PredictedSentence
 from keras_bert.tasks.tagging.report import judge_tags
 
 pytestmark = [pytest.mark.tensorflow, pytest.mark.usefixtures("eager")]
@@ -75,9 +76,19 @@ def test_targets(saved):
 
     bert = saved("token_classification", labels=["O", *"abcdefgh"])
     words = ["ab", "c", "d"]
-    row = {"line": 1, "text": "ab c d", "given": words, "words": [(0, 2), (3, 4), (5, 6)], "golds": ["O", "a", "b"]}
-    row |= {"predictions": ["O", "O", "O"], "confidences": [0.5] * 3, "loss": 1.0, "tokens": 6, "lines": [1, 2, 3]}
-    row["tags"] = [("O", "O", 0.1), ("a", "O", 1.0), ("b", "O", 1.0)]
+    row = PredictedSentence(
+        line=1,
+        text="ab c d",
+        words=[(0, 2), (3, 4), (5, 6)],
+        golds=["O", "a", "b"],
+        predictions=["O", "O", "O"],
+        confidences=[0.5] * 3,
+        loss=1.0,
+        tokens=6,
+        tags=[("O", "O", 0.1), ("a", "O", 1.0), ("b", "O", 1.0)],
+        lines=[1, 2, 3],
+        given_words=words,
+    )
     section = hardest_words.section(bert, judge_tags([row], ["O", "a", "b"]), [])
     (expected,) = bert.explain([words], 1)
     np.testing.assert_allclose(scores_of(section), [word["score"] for word in expected["words"]], atol=0.0051)

@@ -6,6 +6,7 @@ import dataclasses
 import itertools
 import logging
 import re
+from typing import NamedTuple
 
 from keras_bert.checks import similar
 from keras_bert.data.text_files import read_lines, suffix
@@ -21,11 +22,11 @@ _PREFIXED = re.compile(r"[BIELSU]-.+")
 _WORDS = {"word", "words", "token", "tokens", "form"}
 _TAGS = {"tag", "tags", "label", "labels", "ner", "ner_tag", "ner_tags", "entity", "chunk", "pos", "upos", "xpos"}
 _GLOBAL = re.compile(r"#\s*global\.columns\s*=(.*)")
-_NAMES = {"tab": "\t", "\\t": "\t", "space": " ", "comma": ",", "semicolon": ";", "bar": "|"}
+_SEPARATORS = {"tab": "\t", "\\t": "\t", "space": " ", "comma": ",", "semicolon": ";", "bar": "|"}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Columns(Sentences):
+class ConllSentences(Sentences):
     """The sentences of a CoNLL file, and its columns."""
 
     numbers: list  # Line numbers of the words.
@@ -39,51 +40,90 @@ class Columns(Sentences):
     places = (*Sentences.places, "numbers")
 
     def at(self, numbers):
-        found = super().at(numbers)
-        left_out = {*itertools.chain(*self.numbers)} - {*itertools.chain(*found.numbers)}
-        rows = [None if number in left_out else line for number, line in enumerate(self.rows, 1)]
-        return dataclasses.replace(found, rows=rows)
+        kept = super().at(numbers)
+        every_number = set(itertools.chain.from_iterable(self.numbers))
+        left_out = every_number.difference(*kept.numbers)
+        rows = []
+        for number, line in enumerate(self.rows, 1):
+            rows.append(None if number in left_out else line)
+        return dataclasses.replace(kept, rows=rows)
 
     def line(self, row, word):
         return self.numbers[row][word]
 
     def write_tags(self, path, predicted):
         """Writes the file with one more column."""
-        numbers, tags = (itertools.chain.from_iterable(lists) for lists in (self.numbers, predicted))
-        cells = dict(zip(numbers, tags, strict=True)) | dict.fromkeys(self.others, "_")
+        cells = dict.fromkeys(self.others, "_")
+        for numbers, tags in zip(self.numbers, predicted, strict=True):
+            cells.update(zip(numbers, tags, strict=True))
         if self.header is not None:
             cells[self.header] = "predicted"
-        lines, before = [], ""
+        lines = []
+        previous = ""
         for number, line in enumerate(self.rows, 1):
-            is_left_out = line is None or (before is None and not line.strip())
-            before = line
+            # With the words of a sentence, the blank line after it is left out.
+            is_left_out = line is None or (previous is None and not line.strip())
+            previous = line
             if is_left_out:
                 continue
             if number in cells or _is_document(line):
-                kept = line.rstrip(" \t") if self.separator is None else line
-                line = f"{kept}{self.separator or ' '}{self._cell(cells.get(number, 'O'))}"
-            lines.append(line)
+                lines.append(self._with_cell(line, cells.get(number, "O")))
+            else:
+                lines.append(line)
         write_text(path, "\n".join(lines) + "\n")
 
     def write_comments(self, path, comments):
         """Writes the file with lines of comments, lists by sentence, before its sentences."""
-        before = {self.numbers[row][0]: lines for row, lines in comments.items()}
+        comments_before = {self.numbers[row][0]: lines for row, lines in comments.items()}
         lines = []
         for number, line in enumerate(self.rows, 1):
-            lines += before.get(number, [])
+            lines.extend(comments_before.get(number, []))
             if line is not None:
                 lines.append(line)
         write_text(path, "\n".join(lines) + "\n")
 
-    def _cell(self, tag):
-        if self.separator not in (",", ";") or not any(sign in tag for sign in (self.separator, '"')):
+    def _with_cell(self, line, tag):
+        """Returns a line with one more column."""
+        if self.separator is None:
+            words = line.rstrip(" \t")
+            return f"{words} {tag}"
+        return f"{line}{self.separator}{self._quoted(tag)}"
+
+    def _quoted(self, tag):
+        """Returns a tag in quotes if CSV requires them."""
+        if self.separator not in (",", ";") or (self.separator not in tag and '"' not in tag):
             return tag
         doubled = tag.replace('"', '""')
         return f'"{doubled}"'
 
 
+class _NumberedLine(NamedTuple):
+    """A line of a file."""
+
+    number: int
+    text: str
+    cells: list | None  # Its columns; `None` for a border, which is blank or starts a document.
+
+
+class _ColumnLayout(NamedTuple):
+    """What the columns of a file are."""
+
+    width: int  # The number of columns of most lines.
+    names: list | None
+    header: int | None  # The number of the line with the names.
+    word: int  # Index of the column of words.
+    tag: int | None  # Index of the column of tags; `None` without tags.
+
+
+class _Block(NamedTuple):
+    """Lines without a border between them: a sentence, with or without its comments."""
+
+    document: int  # The number of the document.
+    lines: list
+
+
 def read(origin, word_column=None, tag_column=None, separator=None, like=None):
-    """Reads the `Columns` of a file in UTF-8, with `tags` if it has any.
+    """Reads the `ConllSentences` of a file in UTF-8, with `tags` if it has any.
 
     `-DOCSTART-` lines separate documents. Lines before a sentence that start with `#` are comments, unless they have as
     many columns as the words and a tag of theirs or with a prefix. Without tags, those that start with "# " are.
@@ -93,162 +133,299 @@ def read(origin, word_column=None, tag_column=None, separator=None, like=None):
             `# global.columns =`. Default to the first and the last one.
         separator: string between columns. By default, tabs if the first line of words contains one, else spaces, else
             commas, semicolons or bars; in `.csv`, first commas and semicolons.
-        like: `Columns` of a file with tags: a file with fewer columns has none.
+        like: `ConllSentences` of a file with tags: a file with fewer columns has none.
     """
     path = origin.path
     numbered = read_lines(path)
-    content = [(number, line) for number, line in numbered if not _is_border(line)]
-    first = [(number, line) for number, line in content if not line.startswith("#")] or content
-    if not first:
+    separator = _separator(path, _lines_of_words(path, numbered), separator, like)
+    lines = [_numbered_line(path, number, text, separator) for number, text in numbered]
+    layout = _column_layout(path, lines, word_column, tag_column, like)
+    blocks = _blocks(lines, layout.header)
+    certain = _certain_words(blocks)
+    repeated = _repeated_words(blocks, certain, layout)
+    sentences = _sentences(path, blocks, certain, repeated, layout)
+    documents = []
+    words = []
+    tags = []
+    numbers = []
+    for sentence in sentences:
+        documents.append(sentence.document)
+        words.append([line.cells[layout.word] for line in sentence.lines])
+        numbers.append([line.number for line in sentence.lines])
+        if layout.tag is not None:
+            tags.append([line.cells[layout.tag].strip() for line in sentence.lines])
+    return ConllSentences(
+        origin=origin,
+        words=words,
+        tags=None if layout.tag is None else tags,
+        lines=[sentence_numbers[0] for sentence_numbers in numbers],
+        documents=documents,
+        numbers=numbers,
+        rows=[line.text for line in lines],
+        separator=separator,
+        width=layout.width,
+        header=layout.header,
+        names=layout.names,
+        others=repeated,
+    )
+
+
+def _is_border(text):
+    """Whether a line separates sentences: it is blank, or starts a document."""
+    return not text.strip() or _is_document(text)
+
+
+def _is_document(text):
+    return text.lstrip('\ufeff "').startswith(DOCUMENT)
+
+
+def _is_hash(line):
+    return line.text.startswith("#")
+
+
+def _lines_of_words(path, numbered):
+    """Returns number and text of the lines that do not start with "#"; of a file without others, of all but borders."""
+    words = []
+    possible_comments = []
+    for number, text in numbered:
+        if text.startswith("#"):
+            possible_comments.append((number, text))
+        elif not _is_border(text):
+            words.append((number, text))
+    if not words and not possible_comments:
         raise ValueError(f"{path}: no words. Expected one word per line with its tag in a column")
-    separator = _separator(path, separator, first, like)
-    rows = {number: _split(path, number, line, separator) for number, line in content}
-    width = collections.Counter(len(rows[number]) for number, _ in first).most_common(1)[0][0]
-    names, header = _names(numbered, rows[first[0][0]], first[0][0], (word_column, tag_column), width, like)
-    has_tags = width > 1 and (like is None or width >= like.width or _number(tag_column, -1) in range(1, width + 1))
+    return words or possible_comments
+
+
+def _separator(path, numbered, separator, like):
+    """Returns the separator of the columns; `None` for spaces and tabs."""
+    if separator is not None:
+        sign = _SEPARATORS.get(separator, separator)
+        return None if sign == " " else sign
+    number, text = numbered[0]
+    if suffix(path) == ".csv":
+        return _first_separator(path, number, text, [",", ";"]) or ","
+    if "\t" in text:
+        return "\t"
+    if like is not None and like.separator == "\t":  # Words may contain spaces.
+        in_spaces = all(len(_cells(path, *line, None)) == like.width for line in numbered)
+        return None if in_spaces else "\t"
+    if re.search(r"\S +\S", text):
+        return None
+    candidates = [",", ";", "|"]
+    if like is not None:  # A comma may be a word of a file without tags.
+        candidates = [like.separator] if like.separator else []
+    return _first_separator(path, number, text, candidates)
+
+
+def _first_separator(path, number, text, candidates):
+    """Returns the first candidate that splits a line, or `None`."""
+    for sign in candidates:
+        if len(_cells(path, number, text, sign)) > 1:
+            return sign
+    return None
+
+
+def _numbered_line(path, number, text, separator):
+    cells = None
+    if not _is_border(text):
+        cells = _cells(path, number, text, separator)
+    return _NumberedLine(number, text, cells)
+
+
+def _cells(path, number, text, separator):
+    """Splits a line into its columns."""
+    if separator is None:
+        return re.split(r"[ \t]+", text.strip(" \t"))  # `str.split` would also split at no-break spaces.
+    if separator not in (",", ";"):
+        return text.split(separator)
+    try:
+        return next(csv.reader([text], delimiter=separator, strict=True))
+    except csv.Error as error:
+        if text.startswith("#"):  # A comment.
+            return [text]
+        raise ValueError(f"{path}:{number}: {error}. Expected CSV with doubled quotes inside quoted fields") from None
+
+
+def _column_layout(path, lines, word_column, tag_column, like):
+    """Returns the `_ColumnLayout` of a file, given the columns that are asked for."""
+    content = [line for line in lines if line.cells is not None]
+    of_words = [line for line in content if not _is_hash(line)] or content
+    widths = collections.Counter(len(line.cells) for line in of_words)
+    width = widths.most_common(1)[0][0]
+    names, header = _column_names(lines, of_words[0], width, (word_column, tag_column), like)
+    has_tags = _has_tags(width, tag_column, like)
     if not has_tags and width == 1:
-        word_column = None
-    word = _index(path, "word_column", word_column, 1, names, width)
-    tag = _index(path, "tag_column", tag_column, -1, names, width) if has_tags else None
+        word_column = None  # The words are in the only column, whatever its name.
+    word = _column_index(path, "word_column", word_column, 1, names, width)
+    tag = None
+    if has_tags:
+        tag = _column_index(path, "tag_column", tag_column, -1, names, width)
     if word == tag:
         raise ValueError(f"{path}: words and tags are in the same column, {word + 1} of {width}")
-    documents, numbers, others = _sentences(path, numbered, rows, header, width, word, tag)
-    words = [[rows[number][word] for number in part] for part in numbers]
-    tags = [[rows[number][tag].strip() for number in part] for part in numbers] if has_tags else None
-    places = {"lines": [part[0] for part in numbers], "documents": documents, "numbers": numbers, "others": others}
-    form = {"separator": separator, "width": width, "header": header, "names": names}
-    return Columns(origin=origin, words=words, tags=tags, rows=[line for _, line in numbered], **places, **form)
+    return _ColumnLayout(width=width, names=names, header=header, word=word, tag=tag)
 
 
-def _sentences(path, numbered, rows, header, width, word, tag):
-    """Returns documents and line numbers of the words, a list for each sentence, and the numbers of lines of no word.
+def _has_tags(width, tag_column, like):
+    """Whether a file has a column of tags; without tags, it has fewer columns than the file that it is like."""
+    if width == 1:
+        return False
+    if like is None or width >= like.width:
+        return True
+    number = _column_number(tag_column)
+    return number is not None and 1 <= number <= width
 
-    `rows` are the columns of each line by its number; `tag` is `None` without tags.
+
+def _column_names(lines, first, width, wanted, like):
+    """Returns the names of the columns, and the number of the line that has them, or `None` each.
+
+    `first` is the first line with words or names, `wanted` are the columns that are asked for.
     """
-    blocks, document = [], 0
-    for is_border, lines in itertools.groupby(numbered, lambda line: _is_border(line[1])):
-        if is_border:
-            document += sum(_is_document(line) for _, line in lines)
-        else:
-            blocks.append((document, [(number, line) for number, line in lines if number != header]))
-    # Of the lines that start with "#", surely only those after another word have words.
-    inside = [rows[number] for _, block in blocks for number, _ in itertools.dropwhile(_is_hash, block)]
-    tags = {row[tag] for row in inside if tag is not None and len(row) == width}
-    firsts, others = [row[0] for row in inside if not _RANGE.fullmatch(row[0])], set()
-    if word > 0 and firsts and all(map(_INTEGER.fullmatch, firsts)):  # As in CoNLL-U.
-        others = {number for number, row in rows.items() if len(row) == width and _RANGE.fullmatch(row[0])}
+    for line in lines:
+        match = _GLOBAL.match(line.text)
+        if match:
+            return match[1].split(), None
+    wanted_names = [name for name in wanted if name is not None and _column_number(name) is None]
+    if width == 1:  # Only words, below a name if there is one in the other file.
+        if like is not None and like.header is not None:
+            wanted_names.extend(like.names)
+        has_names = first.cells[0] in wanted_names
+    else:
+        lower = {name.lower() for name in first.cells}
+        has_usual_names = not lower.isdisjoint(_WORDS) and not lower.isdisjoint(_TAGS)
+        has_names = bool(wanted_names) or has_usual_names
+    if has_names:
+        return first.cells, first.number
+    return None, None
 
-    def is_word(number, line):
-        row = rows[number]
-        if len(row) != width or not line.startswith("#"):
-            return not line.startswith("#")
-        return not line.startswith("# ") if tag is None else row[tag] in tags or _PREFIXED.fullmatch(row[tag])
 
-    found, doubtful = [], []
-    for document, block in blocks:
-        block = [line for line in block if line[0] not in others]
-        comments = list(itertools.takewhile(lambda line: not is_word(*line), block))
-        doubtful += [number for number, line in comments if len(rows[number]) == width and not line.startswith("# ")]
-        words = [number for number, _ in block[len(comments) :]]
-        for number in words:
-            _check(path, number, rows[number], width, word, tag)
-        found += [(document, words)] if words else []
-    if not found:
+def _column_number(column):
+    """Returns a column that is given by its number; `None` for a name."""
+    if re.fullmatch(r"-?\d+", str(column)):
+        return int(column)
+    return None
+
+
+def _column_index(path, flag, column, default, names, width):
+    """Returns the index of a column, given its number or its name."""
+    if column is None:
+        column = default
+    number = _column_number(column)
+    if number is None:
+        return _index_of_name(path, flag, column, names or [], width)
+    if not 1 <= abs(number) <= width:
+        raise ValueError(f"{path}: `{flag}` must be from 1 to {width}, or from -1 for the last. Received: {number}")
+    return number - 1 if number > 0 else width + number
+
+
+def _index_of_name(path, flag, name, names, width):
+    if names.count(name) > 1:
+        raise ValueError(f"{path}: {names.count(name)} columns are named `{name}`. Give its number with `{flag}`")
+    if name not in names:
+        alike = similar(name, names)
+        fix = f"Did you mean `{flag}={alike}`?" if alike else f"Choose one with `{flag}`"
+        raise ValueError(f"{path}: no column `{name}`. It has: {', '.join(names or ['no names'])}. {fix}")
+    index = names.index(name)
+    if index >= width:
+        raise ValueError(f"{path}: `{name}` is column {index + 1}, but most lines have only {width}")
+    return index
+
+
+def _blocks(lines, header):
+    """Splits lines at borders, which count the documents. The line with the names of the columns is left out."""
+    blocks = []
+    document = 0
+    block = []
+    for line in lines:
+        if line.cells is not None:
+            if line.number != header:
+                block.append(line)
+            continue
+        if block:
+            blocks.append(_Block(document, block))
+            block = []
+        document += _is_document(line.text)
+    if block:
+        blocks.append(_Block(document, block))
+    return blocks
+
+
+def _certain_words(blocks):
+    """Returns the lines that cannot be comments: of those that start with "#", the ones after another word."""
+    certain = []
+    for block in blocks:
+        certain.extend(itertools.dropwhile(_is_hash, block.lines))
+    return certain
+
+
+def _repeated_words(blocks, certain, layout):
+    """Returns the numbers of the lines of CoNLL-U that repeat others, or have no place in the text, such as "1-2"."""
+    firsts = [line.cells[0] for line in certain if not _RANGE.fullmatch(line.cells[0])]
+    is_conll_u = layout.word > 0 and len(firsts) > 0 and all(map(_INTEGER.fullmatch, firsts))
+    repeated = set()
+    if is_conll_u:
+        for block in blocks:
+            for line in block.lines:
+                if len(line.cells) == layout.width and _RANGE.fullmatch(line.cells[0]):
+                    repeated.add(line.number)
+    return repeated
+
+
+def _sentences(path, blocks, certain, repeated, layout):
+    """Returns a `_Block` with the lines of the words of each sentence. Comments before a sentence are left out."""
+    known_tags = set()
+    if layout.tag is not None:
+        known_tags = {line.cells[layout.tag] for line in certain if len(line.cells) == layout.width}
+    sentences = []
+    doubtful = []
+    for block in blocks:
+        lines = [line for line in block.lines if line.number not in repeated]
+        first = 0
+        while first < len(lines) and _is_comment(lines[first], known_tags, layout):
+            if _is_doubtful(lines[first], layout):
+                doubtful.append(lines[first])
+            first += 1
+        words = lines[first:]
+        for line in words:
+            _check_word(path, line, layout)
+        if words:
+            sentences.append(_Block(block.document, words))
+    if not sentences:
         raise ValueError(f"{path}: no words below the names of the columns")
     if doubtful:
         _LOG.warning(
             "%s: %d line(s) that start with # have all columns, but a tag of no other word, and are read as comments, "
             "the first is line %d",
-            *(path, len(doubtful), doubtful[0]),
+            path,
+            len(doubtful),
+            doubtful[0].number,
         )
-    return *map(list, zip(*found, strict=True)), others
+    return sentences
 
 
-def _check(path, number, row, width, word, tag):
-    if len(row) != width:
-        raise ValueError(f"{path}:{number}: expected {width} columns, like most lines. Received: {len(row)}")
-    if not row[word].strip():
-        raise ValueError(f"{path}:{number}: the word is empty")
-    if tag is not None and not row[tag].strip():
-        raise ValueError(f"{path}:{number}: the tag is empty. Expected O for words outside of all entities")
+def _is_comment(line, known_tags, layout):
+    """Whether a line before the words of a sentence is a comment, see `read`."""
+    if not _is_hash(line):
+        return False
+    if len(line.cells) != layout.width:
+        return True
+    if layout.tag is None:
+        return line.text.startswith("# ")
+    tag = line.cells[layout.tag]
+    return tag not in known_tags and _PREFIXED.fullmatch(tag) is None
 
 
-def _is_hash(line):
-    return line[1].startswith("#")
+def _is_doubtful(comment, layout):
+    """Whether a comment could also be a word with a tag of its own."""
+    return len(comment.cells) == layout.width and not comment.text.startswith("# ")
 
 
-def _is_border(line):
-    return not line.strip() or _is_document(line)
-
-
-def _is_document(line):
-    return line.lstrip('\ufeff "').startswith(DOCUMENT)
-
-
-def _separator(path, separator, words, like):
-    """Returns the separator of the columns; `None` for spaces and tabs."""
-    number, line = words[0]
-    if separator is not None:
-        separator = _NAMES.get(separator, separator)
-        return None if separator == " " else separator
-    if suffix(path) == ".csv":
-        return next((sign for sign in ",;" if len(_split(path, number, line, sign)) > 1), ",")
-    if "\t" in line:
-        return "\t"
-    if like is not None and like.separator == "\t":  # Words may contain spaces.
-        in_spaces = all(len(_split(path, *word, None)) == like.width for word in words)
-        return None if in_spaces else "\t"
-    if re.search(r"\S +\S", line):
-        return None
-    # A comma may be a word of a file without tags.
-    candidates = ",;|" if like is None else like.separator or ""
-    return next((sign for sign in candidates if len(_split(path, number, line, sign)) > 1), None)
-
-
-def _split(path, number, line, separator):
-    if separator is None:
-        return re.split(r"[ \t]+", line.strip(" \t"))  # `str.split` would also split at no-break spaces.
-    if separator not in (",", ";"):
-        return line.split(separator)
-    try:
-        return next(csv.reader([line], delimiter=separator, strict=True))
-    except csv.Error as error:
-        if line.startswith("#"):  # A comment.
-            return [line]
-        raise ValueError(f"{path}:{number}: {error}. Expected CSV with doubled quotes inside quoted fields") from None
-
-
-def _names(numbered, first, number, wanted, count, like):
-    """Returns the names of the columns, and the number of the line that has them, or `None` each."""
-    for _, line in numbered:
-        if match := _GLOBAL.match(line):
-            return match[1].split(), None
-    named = [column for column in wanted if column is not None and _number(column) is None]
-    lower = {name.lower() for name in first}
-    if count == 1:  # Only words, below a name if there is one in the other file.
-        names = [*named, *(like.names if like and like.header is not None else [])]
-        return (first, number) if first[0] in names else (None, None)
-    return (first, number) if named or (lower & _WORDS and lower & _TAGS) else (None, None)
-
-
-def _number(column, default=None):
-    """Returns a column that is given by its number."""
-    return int(column) if re.fullmatch(r"-?\d+", str(column)) else default
-
-
-def _index(path, flag, column, default, names, count):
-    """Returns the index of a column."""
-    column = default if column is None else column
-    if (number := _number(column)) is not None:
-        if not 1 <= abs(number) <= count:
-            raise ValueError(f"{path}: `{flag}` must be from 1 to {count}, or from -1 for the last. Received: {number}")
-        return number - 1 if number > 0 else count + number
-    if (names or ()).count(column) > 1:
-        raise ValueError(f"{path}: {names.count(column)} columns are named `{column}`. Give its number with `{flag}`")
-    if column not in (names or ()):
-        found = similar(column, names or ())
-        fix = f"Did you mean `{flag}={found}`?" if found else f"Choose one with `{flag}`"
-        raise ValueError(f"{path}: no column `{column}`. It has: {', '.join(names or ['no names'])}. {fix}")
-    if names.index(column) >= count:
-        raise ValueError(f"{path}: `{column}` is column {names.index(column) + 1}, but most lines have only {count}")
-    return names.index(column)
+def _check_word(path, line, layout):
+    """Raises for a line of a sentence without a word and, if the file has tags, its tag."""
+    place = f"{path}:{line.number}"
+    if len(line.cells) != layout.width:
+        raise ValueError(f"{place}: expected {layout.width} columns, like most lines. Received: {len(line.cells)}")
+    if not line.cells[layout.word].strip():
+        raise ValueError(f"{place}: the word is empty")
+    if layout.tag is not None and not line.cells[layout.tag].strip():
+        raise ValueError(f"{place}: the tag is empty. Expected O for words outside of all entities")

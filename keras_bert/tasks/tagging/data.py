@@ -18,6 +18,7 @@ from keras_bert.tasks.tagging.schemes import PLAIN
 from keras_bert.tasks.tagging.sentences import Sentences
 
 _LOG = logging.getLogger("keras_bert")
+_SHOWN = 3  # Tags to name that break a scheme.
 
 
 @dataclasses.dataclass(frozen=True)
@@ -45,20 +46,29 @@ class TaggingSettings(CalibrationSettings):
     @property
     def reading(self):
         """The options of `data.read`."""
-        names = ("word_column", "tag_column", "separator", "scheme", "labels")
-        return {name: getattr(self, name) for name in names}
+        return {
+            "word_column": self.word_column,
+            "tag_column": self.tag_column,
+            "separator": self.separator,
+            "scheme": self.scheme,
+            "labels": self.labels,
+        }
 
     def read(self, train, dev, test=None):
-        """Returns the `Data` of files or sources that can be used together."""
-        first = read(train, **self.reading)
-        second = first if dev is train and isinstance(dev, Source) else read(dev, like=first, **self.reading)
-        third = read(test, like=first, labeled=False, **self.reading) if test else None
-        check(first, second, third, self.document_context)
-        return Data(first, second, third)
+        """Returns the `TaggingData` of files or sources that can be used together."""
+        train_sentences = read(train, **self.reading)
+        dev_sentences = train_sentences
+        if dev is not train or not isinstance(dev, Source):
+            dev_sentences = read(dev, like=train_sentences, **self.reading)
+        test_sentences = None
+        if test:
+            test_sentences = read(test, like=train_sentences, labeled=False, **self.reading)
+        check(train_sentences, dev_sentences, test_sentences, self.document_context)
+        return TaggingData(train_sentences, dev_sentences, test_sentences)
 
 
 @dataclasses.dataclass(frozen=True)
-class Data(TaskData):
+class TaggingData(TaskData):
     """The `Sentences` of a task: to train on, dev, which selects the best run, and to predict, or `None`.
 
     `labels` are those of a model that is not trained; `None` for those of the training data.
@@ -77,7 +87,10 @@ class Data(TaskData):
 
     def parts(self):
         """Returns the `Sentences` by split."""
-        return {name: part for name in ("train", "dev", "test") if (part := getattr(self, name)) is not None}
+        parts = {"train": self.train, "dev": self.dev}
+        if self.test is not None:
+            parts["test"] = self.test
+        return parts
 
 
 class TaggingRows(RowFormat):
@@ -104,13 +117,17 @@ class TaggingRows(RowFormat):
         raise ValueError(f"{place} must be a list of words, or a string. Received: {text!r:.100}")
 
     def with_target(self, row, target):
-        return {**self.without_targets(row), annotations.target_name(row): target}
+        labeled = dict(self.without_targets(row))
+        labeled[annotations.target_name(row)] = target
+        return labeled
 
     def read(self, train, dev, settings, labels=None, name=None):
         if labels is None:
             return settings.read(train, dev)
-        first = read(train, **settings.reading)  # Nothing has to be learned.
-        return Data(first, read(dev, like=first, **settings.reading), labels=labels)
+        # A model that is not trained: nothing has to be learned.
+        train_sentences = read(train, **settings.reading)
+        dev_sentences = read(dev, like=train_sentences, **settings.reading)
+        return TaggingData(train_sentences, dev_sentences, labels=labels)
 
 
 def read(path, word_column=None, tag_column=None, separator=None, scheme=None, labels=None, like=None, labeled=True):
@@ -124,19 +141,21 @@ def read(path, word_column=None, tag_column=None, separator=None, scheme=None, l
         check_choice("scheme", scheme, schemes.SCHEMES)
     origin = source_of(path)
     if origin.typed:
-        found = annotations.read(origin, word_column, tag_column, labels)
+        sentences = annotations.read(origin, word_column, tag_column, labels)
     else:
-        other = like if isinstance(like, conll.Columns) else None
-        found = conll.read(origin, word_column, tag_column, separator, other)
-    if found.texts is None:
-        found = _with_scheme(found, scheme, like)
+        other = like if isinstance(like, conll.ConllSentences) else None
+        sentences = conll.read(origin, word_column, tag_column, separator, other)
+    if sentences.texts is None:
+        sentences = _with_scheme(sentences, scheme, like)
     elif scheme is not None:
         raise ValueError(f"{origin}: spans have no scheme. Expected `scheme` only for tags. Received: {scheme!r}")
-    if labeled and not found.is_labeled:
-        keys = f". It has: {', '.join(map(repr, found.records[0]))}" if origin.typed else ""
+    if labeled and not sentences.is_labeled:
         wanted = f" `{tag_column}`" if tag_column else ""
+        keys = ""
+        if origin.typed:
+            keys = f". It has: {', '.join(map(repr, sentences.records[0]))}"
         raise ValueError(f"{origin}: no tags or spans{wanted}{keys}. Expected them to train and evaluate on")
-    return found
+    return sentences
 
 
 def source_of(path):
@@ -145,86 +164,121 @@ def source_of(path):
         return path
     path = pathlib.Path(path)
     text_files.check_file(path)
-    is_rows = text_files.suffix(path) in (".jsonl", ".ndjson", ".json", ".parquet")
-    return source(path) if is_rows else Table(path)
+    if text_files.suffix(path) in (".jsonl", ".ndjson", ".json", ".parquet"):
+        return source(path)
+    return Table(path)
 
 
-def _with_scheme(found, scheme, like):
+def _with_scheme(sentences, scheme, like):
     """Returns `Sentences` with entities, or plain tags, in place of the tags of the file, if it has tags."""
-    unknown = not any(tag != schemes.OUTSIDE for tags in found.tags or () for tag in tags)
-    if scheme is None and like and (unknown or like.scheme in ("io", PLAIN)):
+    if scheme is None and like is not None and _takes_scheme(sentences, like):
         scheme = like.scheme
-    if found.tags is None:
-        return dataclasses.replace(found, scheme=scheme or "iob2")
+    if sentences.tags is None:
+        return dataclasses.replace(sentences, scheme=scheme or "iob2")
     if scheme is None:
-        scheme = schemes.recognize(found.tags)
+        scheme = schemes.recognize(sentences.tags)
         if scheme in ("io", PLAIN):
-            _check_style(found)
-    _check_tags(found, scheme)
+            _check_style(sentences)
+    _check_tags(sentences, scheme)
     if scheme == PLAIN:
-        return dataclasses.replace(found, scheme=scheme)
-    entities = [schemes.entities(tags, scheme) for tags in found.tags]
-    return dataclasses.replace(found, tags=None, entities=entities, scheme=scheme)
+        return dataclasses.replace(sentences, scheme=scheme)
+    entities = [schemes.entities(tags, scheme) for tags in sentences.tags]
+    return dataclasses.replace(sentences, tags=None, entities=entities, scheme=scheme)
 
 
-def _check_style(found):
+def _takes_scheme(sentences, like):
+    """Whether a file has the scheme of the one that it is like, whatever its tags; those without prefixes tell less."""
+    return like.scheme in ("io", PLAIN) or _different_tags(sentences) <= {schemes.OUTSIDE}
+
+
+def _different_tags(sentences):
+    return set(itertools.chain.from_iterable(sentences.tags or ()))
+
+
+def _check_style(sentences):
     """Raises for tags with prefixes in another style, which would be read as types."""
-    pair = schemes.other_style({tag for tags in found.tags for tag in tags})
+    pair = schemes.other_style(_different_tags(sentences))
     if pair:
         raise ValueError(
-            f"{found.origin}: the tags {pair[0]!r} and {pair[1]!r} seem to have prefixes. Expected tags such as B-PER "
-            f"and I-PER, or `scheme=io` or {PLAIN} to read them as types or plain tags"
+            f"{sentences.origin}: the tags {pair[0]!r} and {pair[1]!r} seem to have prefixes. Expected tags such as "
+            f"B-PER and I-PER, or `scheme=io` or {PLAIN} to read them as types or plain tags"
         )
 
 
-def _check_tags(found, scheme):
+def _check_tags(sentences, scheme):
     """Raises for tags that cannot be read; reports those that the scheme does not allow where they are."""
-    broken, origin = [], found.origin
-    for row, tags in enumerate(found.tags):
+    origin = sentences.origin
+    broken = []
+    for row, tags in enumerate(sentences.tags):
         for word, tag in enumerate(tags):
             if not schemes.is_valid(tag, scheme):
                 raise ValueError(
-                    f"{origin.place(found.line(row, word))}: the tag {tag!r} has no prefix of {scheme.upper()}, unlike "
-                    "others, such as B-PER. If the line has the names of the columns, pass them as `word_column` and "
-                    f"`tag_column`; for tags without prefixes, pass `scheme=io` or `scheme={PLAIN}`"
+                    f"{origin.place(sentences.line(row, word))}: the tag {tag!r} has no prefix of {scheme.upper()}, "
+                    "unlike others, such as B-PER. If the line has the names of the columns, pass them as "
+                    "`word_column` and `tag_column`; for tags without prefixes, pass `scheme=io` or "
+                    f"`scheme={PLAIN}`"
                 )
         if scheme != PLAIN:
-            broken += [(found.line(row, word), tags[word]) for word in schemes.violations(tags, scheme)]
+            for word in schemes.violations(tags, scheme):
+                broken.append(f"{tags[word]} in {origin.unit} {sentences.line(row, word)}")
     if broken:
-        shown = ", ".join(f"{tag} in {origin.unit} {line}" for line, tag in itertools.islice(broken, 3))
-        more = ", ..." if len(broken) > 3 else ""
+        shown = ", ".join(broken[:_SHOWN])
+        if len(broken) > _SHOWN:
+            shown += ", ..."
         _LOG.warning(
-            "%s: %d tag(s) break the scheme %s and are read as conlleval does: %s%s",
-            *(origin, len(broken), scheme.upper(), shown, more),
+            "%s: %d tag(s) break the scheme %s and are read as conlleval does: %s",
+            origin,
+            len(broken),
+            scheme.upper(),
+            shown,
         )
 
 
 def check(train, dev, test=None, document_context=False):
     """Raises if files cannot be used together: the training data, dev and the data to predict."""
-    if len({kind for kinds in train.types() for kind in kinds}) < (2 if train.tags is not None else 1):
-        expected = "two different tags" if train.tags is not None else "an entity"
-        raise ValueError(f"{train.origin}: nothing to learn. Expected at least {expected}")
+    _check_training_data(train)
+    others = [dev]
+    if test is not None:
+        others.append(test)
+    for part in others:
+        is_other_kind = (part.words is None) != (train.words is None)
+        # A file without tags has no more than its words.
+        if _content(part) != _content(train) and (part.is_labeled or is_other_kind):
+            raise ValueError(
+                f"{part.origin} has {_content(part)}, but {train.origin} has {_content(train)}. Expected the same"
+            )
+    if document_context:
+        for part in (train, *others):
+            _check_documents(part)
+
+
+def _check_training_data(train):
+    """Raises if there is nothing to learn, or all words are in one sentence."""
+    types = set(itertools.chain.from_iterable(train.types()))
+    if train.tags is not None and len(types) < 2:
+        raise ValueError(f"{train.origin}: nothing to learn. Expected at least two different tags")
+    if not types:
+        raise ValueError(f"{train.origin}: nothing to learn. Expected at least an entity")
     if train.words is not None and len(train) == 1:
         raise ValueError(
             f"{train.origin}: one sentence of {len(train.words[0]):,} words. Expected several, with blank lines "
             "between them, or one record of JSONL each"
         )
-    others = [dev, *([] if test is None else [test])]
-    for part in others:
-        if _content(part) != _content(train) and (part.is_labeled or (part.words is None) != (train.words is None)):
-            raise ValueError(
-                f"{part.origin} has {_content(part)}, but {train.origin} has {_content(train)}. Expected the same"
-            )
-    for part in (train, *others) if document_context else ():
-        if not isinstance(part, conll.Columns) or part.documents[-1] == 0:
-            raise ValueError(
-                f"{part.origin}: one document. `document_context` requires a CoNLL file with -DOCSTART- lines between "
-                "documents"
-            )
+
+
+def _check_documents(sentences):
+    """Raises unless a file has several documents."""
+    if not isinstance(sentences, conll.ConllSentences) or sentences.documents[-1] == 0:
+        raise ValueError(
+            f"{sentences.origin}: one document. `document_context` requires a CoNLL file with -DOCSTART- lines between "
+            "documents"
+        )
 
 
 def _content(sentences):
     """Describes the content of a file."""
     if sentences.words is None:
         return "texts"
-    return "plain tags" if sentences.tags is not None else "words with entities"
+    if sentences.tags is not None:
+        return "plain tags"
+    return "words with entities"

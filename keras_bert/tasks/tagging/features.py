@@ -10,7 +10,7 @@ import tensorflow as tf
 from keras_bert.data.token_rows import compact_parts
 from keras_bert.heads.answers import character_offsets
 from keras_bert.tasks.tagging import schemes
-from keras_bert.tasks.tagging.schemes import PLAIN, Entity
+from keras_bert.tasks.tagging.schemes import PLAIN, EntitySpan
 from keras_bert.text.entities import parse
 from keras_bert.text.tokenizer import tokenized
 from keras_bert.text.viewed_texts import ViewedTexts
@@ -52,7 +52,7 @@ def _words_of_lists(sentences, tokenizer):
     first_token = np.cumsum(sizes) - sizes
     return Words(
         ids=ids,
-        counts=np.array([len(words) for words in sentences]),
+        counts=np.array(list(map(len, sentences))),
         first_token=np.where(sizes > 0, first_token, _NO_TOKEN),
         word=np.repeat(np.arange(len(sizes)), sizes),
         starts_part=tokenizer.word_starts(ids).numpy(),
@@ -92,7 +92,7 @@ def _words_of_texts(texts, tokenizer):
 class _WordEntities(NamedTuple):
     """Entities of a text, in its words."""
 
-    entities: list  # Those of `Entity`.
+    entities: list  # Those of `EntitySpan`.
     inexact: int  # How many of them start or end inside a word.
 
 
@@ -102,8 +102,11 @@ def _in_words(spans, entities):
     `spans` are the first character of each word of the text and the last + 1. An entity without a word is left out:
     two entities may share one, which the first of them has.
     """
-    starts = [start for start, _ in spans]
-    ends = [end for _, end in spans]
+    starts = []
+    ends = []
+    for start, end in spans:
+        starts.append(start)
+        ends.append(end)
     covering = []
     inexact = 0
     taken = 0
@@ -114,7 +117,7 @@ def _in_words(spans, entities):
             inexact += 1
         first = max(first, taken)
         if first < limit:
-            covering.append(Entity(type_, first, limit))
+            covering.append(EntitySpan(type_, first, limit))
             taken = limit
     return _WordEntities(covering, inexact)
 
@@ -198,7 +201,7 @@ class TaggingWindows:
         if not first_token_only:
             parts = tags
             if self.sentences.scheme != PLAIN:
-                parts = [_continued(tag) for tag in tags]
+                parts = list(map(_continued, tags))
             of_parts = self._ids_of(parts)
             targets[words.starts_part] = of_parts[words.word[words.starts_part]]
         of_words = self._ids_of(tags)
@@ -227,7 +230,7 @@ class TaggingWindows:
         first = int(self._first_word[row])
         last = first + int(self.counts[row])
         offsets = character_offsets(self.text(row))[self._words.bytes[first:last]]
-        return [(start, end) for start, end in offsets.tolist()]
+        return list(map(tuple, offsets.tolist()))
 
     def inputs(self, first=0, last=None):
         """Returns the compact model inputs of a range of windows, for `Batches`."""
@@ -275,7 +278,10 @@ class TaggingWindows:
 
     def entities(self, logits):
         """Returns the entities of each sentence as `Sentences.entities` has them."""
-        return [self.in_text(row, entities) for row, entities in enumerate(self.word_entities(logits))]
+        sentences = []
+        for row, entities in enumerate(self.word_entities(logits)):
+            sentences.append(self.in_text(row, entities))
+        return sentences
 
     def word_entities(self, logits):
         """Returns the entities of each sentence, with indices of words."""
@@ -295,7 +301,12 @@ class TaggingWindows:
         if self.sentences.texts is None or not entities:
             return entities
         words = self.word_spans(row)
-        return [Entity(type_, words[start][0], words[end - 1][1]) for type_, start, end in entities]
+        converted = []
+        for type_, first, limit in entities:
+            start, _ = words[first]
+            _, end = words[limit - 1]
+            converted.append(EntitySpan(type_, start, end))
+        return converted
 
 
 def labels(sentences):

@@ -2,6 +2,7 @@
 
 import collections
 import dataclasses
+import itertools
 import math
 
 import numpy as np
@@ -23,18 +24,34 @@ from keras_bert.tasks.tagging.metrics import (
     matches,
     type_name,
 )
-from keras_bert.tasks.tagging.schemes import Entity
+from keras_bert.tasks.tagging.schemes import EntitySpan
 
 _OTHER_BORDERS = "other borders"
 _ENTITY_LENGTHS = {"1": 1, "2": 2, "3": 3, "4": 4, "5 or more": math.inf}
-_BORDERS = {"long at the start": (1, 0), "short at the start": (-1, 0), "long at the end": (0, 1)}
-_BORDERS |= {"short at the end": (0, -1)}
+# How many words too long a prediction is at its start and at its end.
+_BORDERS = {
+    "long at the start": (1, 0),
+    "short at the start": (-1, 0),
+    "long at the end": (0, 1),
+    "short at the end": (0, -1),
+}
 _EXAMPLES = 3  # Examples of each border that is off by one word.
 _WORDS = 5  # The most frequent words at such borders.
 _AROUND = 40  # Number of characters to show around these examples.
 _LONG = 800  # Longer sentences, in characters, are cut to the surroundings of their first errors.
 _ERRORS = 5  # Errors to show of a long sentence.
-_COLUMNS = "line", "word", "error", "gold type", "gold", "predicted type", "predicted", "probability", "sentence"
+# The columns of `errors.tsv`, see `_error_cells`.
+_COLUMNS = (
+    "line",
+    "word",
+    "error",
+    "gold type",
+    "gold",
+    "predicted type",
+    "predicted",
+    "probability",
+    "sentence",
+)
 _TYPE = 40  # Maximum number of characters of a type to show.
 
 
@@ -54,27 +71,32 @@ class _JudgedMatches(Judged):
 
     def label_checks(self):
         """Returns the tags of all words that have one as `JudgedLabel`s, the most doubtful first."""
-        checks = []
+        labels = []
+        contents = []
         for row, sentence in enumerate(self.sentences.rows):
-            for word, (tag, predicted, loss) in enumerate(sentence["tags"]):
+            for word, (tag, predicted, loss) in enumerate(sentence.tags):
                 if math.isnan(loss):
                     continue  # The tokenizer leaves nothing of the word.
-                check = JudgedLabel(
+                label = JudgedLabel(
                     row=row,
                     label=tag,
                     predicted=predicted,
                     loss=loss,
-                    place=sentence["lines"][word],
-                    text=sentence["text"],
+                    place=sentence.lines[word],
+                    text=sentence.text,
                     word=word,
-                    span=sentence["words"][word],
+                    span=sentence.words[word],
                 )
-                checks.append(check)
-        return ranked(checks, [check.text for check in checks])
+                labels.append(label)
+                contents.append(sentence.text)
+        return ranked(labels, contents)
 
     def columns(self):
-        cells = list(map(_error, self.matches))
-        return {name: [row[number] for row in cells] for number, name in enumerate(_COLUMNS)}
+        columns = {name: [] for name in _COLUMNS}
+        for match in self.matches:
+            for name, cell in zip(_COLUMNS, _error_cells(match), strict=True):
+                columns[name].append(cell)
+        return columns
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -84,43 +106,55 @@ class JudgedEntities(_JudgedMatches):
     scores: list
 
     def overview(self):
-        found = self.matches
-        types = dict.fromkeys(type_name(name) for name, *_ in self.scores[:-1])
-        types |= dict.fromkeys(entity.type for match in found for entity in match.entities)
         section = page.render(
             "tasks/tagging/report.html",
             scores=[_score_row(*values) for values in self.scores],
-            kinds=_kinds(found),
-            **_confusions(list(types), found),
-            **_borders(found),
+            kinds=_kind_rows(self.matches),
+            **_type_confusions(self._types(), self.matches),
+            **_borders(self.matches),
             sentence_lengths=_sentence_lengths(self.sentences.rows, self.sentences.marked),
-            entity_lengths=_entity_lengths(found),
+            entity_lengths=_entity_lengths(self.matches),
         )
         return [section]
+
+    def _types(self):
+        """Returns the types of the scores, and others that occur in matches."""
+        types = [type_name(name) for name, *_ in self.scores[:-1]]  # The last row is that of all types.
+        for match in self.matches:
+            types.extend(entity.type for entity in match.entities)
+        return list(dict.fromkeys(types))
 
 
 class JudgedTags(_JudgedMatches):
     """Judged tags of words."""
 
-    words = "tag", "tags", "words"
+    words = ("tag", "tags", "words")
 
     def columns(self):
-        names = {"line": "line", "word": "word", "text": "gold", "true": "gold type", "predicted": "predicted type"}
         columns = super().columns()
-        names |= {name: name for name in ("probability", "sentence")}
-        return {title: columns[name] for title, name in names.items()}
+        return {
+            "line": columns["line"],
+            "word": columns["word"],
+            "text": columns["gold"],
+            "true": columns["gold type"],
+            "predicted": columns["predicted type"],
+            "probability": columns["probability"],
+            "sentence": columns["sentence"],
+        }
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class JudgedSentences(Judged):
     """Judged sentences, the `rows`, with the matches to mark in each."""
 
-    rows: list
+    rows: list  # Those of `PredictedSentence`.
     marked: list
     unit: str  # What is marked: "entities" or "words".
 
-    title, none = "Hardest sentences of dev", "No sentence has an error."
-    once, wrong_first = "text", False
+    title = "Hardest sentences of dev"
+    none = "No sentence has an error."
+    once = "text"
+    wrong_first = False
 
     @property
     def marks(self):
@@ -129,144 +163,188 @@ class JudgedSentences(Judged):
     @property
     def how(self):
         end = "tag with its probability; correct ones are not marked."
-        end = "type with its probability, correct ones by their type." if self.unit == "entities" else end
+        if self.unit == "entities":
+            end = "type with its probability, correct ones by their type."
         return (
             "Sentences with errors: {wrong}. The {shown} with the highest loss, each text once: "
             f"{LOOK.format('wrong gold tags')}Wrong {self.unit} are followed by the gold and by the predicted {end}"
         )
 
     def columns(self):
-        return {
-            "line": [sentence["line"] for sentence in self.rows],
-            "true": [self._side(sentence, "golds") for sentence in self.rows],
-            "predicted": [self._side(sentence, "predictions") for sentence in self.rows],
-            "loss": self.loss,
-            **self.texts,
-        }
+        columns = {"line": [], "true": [], "predicted": [], "loss": self.loss}
+        for sentence in self.rows:
+            columns["line"].append(sentence.line)
+            columns["true"].append(self._listed_answers(sentence, sentence.golds))
+            columns["predicted"].append(self._listed_answers(sentence, sentence.predictions))
+        columns.update(self.texts)
+        return columns
 
-    def _side(self, sentence, name):
+    def _listed_answers(self, sentence, answers):
         """Returns the gold or predicted tags of a sentence, or its entities, such as `PER: Ada; LOC: Rome`."""
         if self.unit == "words":
-            return " ".join(sentence[name])
+            return " ".join(answers)
         entities = []
-        for entity in sentence[name]:
-            first, last = sentence["words"][entity[1]], sentence["words"][entity[2] - 1]
-            entities.append(f"{type_name(entity[0])}: {sentence['text'][first[0] : last[1]]}")
+        for type_, first_word, end_word in answers:
+            start, _ = sentence.words[first_word]
+            _, end = sentence.words[end_word - 1]
+            entities.append(f"{type_name(type_)}: {sentence.text[start:end]}")
         return "; ".join(entities)
 
     def head(self, row):
-        sentence, errors = self.rows[row], self._errors(row)
-        counts = collections.Counter(match.kind for match in self.marked[row])
-        kinds = ", ".join(f"{counts[kind]:,} {kind}" for kind in (*KINDS[1:], CORRECT) if counts[kind])
-        wrong = kinds if self.unit == "entities" else f"{len(errors):,} of {len(sentence['words']):,} words wrong"
-        cut = len(sentence["text"]) > _LONG and len(errors) > _ERRORS
-        parts = [f"line {sentence['line']:,}", wrong, f"loss {self.loss[row]:.3g}"]
-        return parts + [f"the first {_ERRORS} errors are shown"] * cut
+        sentence = self.rows[row]
+        errors = self._errors(row)
+        if self.unit == "entities":
+            wrong = _counted_kinds(self.marked[row])
+        else:
+            wrong = f"{len(errors):,} of {len(sentence.words):,} words wrong"
+        parts = [f"line {sentence.line:,}", wrong, f"loss {self.loss[row]:.3g}"]
+        if len(sentence.text) > _LONG and len(errors) > _ERRORS:
+            parts.append(f"the first {_ERRORS} errors are shown")
+        return parts
 
     def paragraphs(self, row):
-        text, matches = self.rows[row]["text"], self.marked[row]
-        marks = {
-            "gold": [match.span(match.gold) for match in matches if match.gold],
-            "said": [match.span(match.prediction) for match in matches if match.prediction],
-        }
-        labels = [label for match in matches for label in _labels(match)]
-        spans = [match.span(entity) for match in self._errors(row)[:_ERRORS] for entity in match.entities]
-        shown = (spans, marks, labels) if len(text) > _LONG else ([], marks, labels, _LONG)
-        return [("sentence", part) for part in excerpts(text, *shown)]
+        text = self.rows[row].text
+        marks = {"gold": [], "said": []}
+        labels = []
+        for match in self.marked[row]:
+            if match.gold:
+                marks["gold"].append(match.span(match.gold))
+            if match.prediction:
+                marks["said"].append(match.span(match.prediction))
+            labels.extend(_excerpt_labels(match))
+        if len(text) > _LONG:
+            shown = excerpts(text, self._spans_of_errors(row), marks, labels)
+        else:
+            shown = excerpts(text, [], marks, labels, around=_LONG)
+        return [("sentence", excerpt) for excerpt in shown]
+
+    def _spans_of_errors(self, row):
+        """Returns the characters of the entities of the first errors of a sentence."""
+        spans = []
+        for match in self._errors(row)[:_ERRORS]:
+            spans.extend(match.span(entity) for entity in match.entities)
+        return spans
 
     def asked(self, row):
         """Returns the words of the sentence, or its text, and the first word with a wrong tag."""
         sentence = self.rows[row]
-        wrong = [
-            number
-            for number, (tag, predicted, loss) in enumerate(sentence["tags"])
-            if tag != predicted and not math.isnan(loss)
-        ]
-        if not wrong:
-            return None
-        return sentence.get("given") or sentence["text"], wrong[0]
+        for word, (tag, predicted, loss) in enumerate(sentence.tags):
+            if tag != predicted and not math.isnan(loss):
+                return sentence.given_words or sentence.text, word
+        return None
 
     def _errors(self, row):
         return [match for match in self.marked[row] if match.kind != CORRECT]
 
 
-def judge_entities(rows, scores):
+def _counted_kinds(matches):
+    """Returns how many matches of each kind there are, such as `1 wrong type, 2 correct`."""
+    counts = collections.Counter(match.kind for match in matches)
+    counted = []
+    for kind in (*KINDS[1:], CORRECT):
+        if counts[kind]:
+            counted.append(f"{counts[kind]:,} {kind}")
+    return ", ".join(counted)
+
+
+def judge_entities(sentences, scores):
     """Judges the entities of sentences.
 
-    `rows` is a list of dicts, one for each sentence of dev: `line`, the number of its first line in the file; `text`;
-    `words`, a list of `(first, end)` in characters of the text; `golds` and `predictions`, lists of `(type, first word,
-    end word)`, type "" if the only type has no name; `confidences`, the probabilities of the predictions; `loss`, the
-    mean loss of the words; `tokens`, the number of tokens; for `label_checks` also `tags`, a list of `(gold tag,
-    predicted tag, loss)` of the words, and `lines`, their lines in the file; for `asked` also `given`, the words if the
-    file has lists of words, or `None`. `scores` is a list of `(type, precision,
-    recall, f1, support, predicted)`, scores from 0 to 1, "all" last.
+    `sentences` are those of dev, a list of `PredictedSentence`s. `scores` is a list of `(type, precision, recall, f1,
+    support, predicted)`, scores from 0 to 1, "all" last.
     """
-    marked = list(map(matches, rows))
-    return JudgedEntities(**_judged(rows, marked, marked, "entities"), scores=scores)
+    matches_of = list(map(matches, sentences))
+    fields = _judged_fields(sentences, matches_of, marked=matches_of, unit="entities")
+    return JudgedEntities(**fields, scores=scores)
 
 
-def judge_tags(rows, names):
-    """Judges the tags of words, which are the `golds` and `predictions` of `rows`, see `judge_entities`."""
-    found = list(map(_word_matches, rows))
-    wrong = [[match for match in matches if match.kind != CORRECT] for matches in found]
-    fields = _judged(rows, found, wrong, "words")
-    lengths = [row["tokens"] for row, matches in zip(rows, found, strict=True) for _ in matches]
+def judge_tags(sentences, names):
+    """Judges the tags of words, which are the `golds` and `predictions` of `sentences`, see `judge_entities`."""
+    matches_of = list(map(_word_matches, sentences))
+    wrong = []
+    lengths = []
+    for sentence, word_matches in zip(sentences, matches_of, strict=True):
+        wrong.append([match for match in word_matches if match.kind != CORRECT])
+        lengths.extend([sentence.tokens] * len(word_matches))
+    fields = _judged_fields(sentences, matches_of, marked=wrong, unit="words")
     return JudgedTags(**fields, length=lengths, names=names)
 
 
-def _judged(rows, found, marked, unit):
-    """Returns the fields of judged matches, lists of `Match` for each row, of which some are `marked` in sentences."""
-    matches = [match for row in found for match in row]
-    sentences = JudgedSentences(
-        gold=[row["golds"] for row in rows],
-        predicted=[row["predictions"] for row in rows],
-        right=[all(match.kind == CORRECT for match in row) for row in found],
-        loss=[row["loss"] for row in rows],
-        texts={"text": [row["text"] for row in rows]},
-        length=[row["tokens"] for row in rows],
-        rows=rows,
+def _judged_fields(sentences, matches_of, marked, unit):
+    """Returns the fields of judged matches, lists of `Match` for each sentence; `marked` are those to mark in it."""
+    judged_sentences = JudgedSentences(
+        gold=[sentence.golds for sentence in sentences],
+        predicted=[sentence.predictions for sentence in sentences],
+        right=list(map(_are_correct, matches_of)),
+        loss=[sentence.loss for sentence in sentences],
+        texts={"text": [sentence.text for sentence in sentences]},
+        length=[sentence.tokens for sentence in sentences],
+        rows=sentences,
         marked=marked,
         unit=unit,
     )
+    gold = []
+    predicted = []
+    right = []
+    confidence = []
+    every = list(itertools.chain.from_iterable(matches_of))
+    for match in every:
+        gold.append(match.gold.type if match.gold else None)
+        predicted.append(match.prediction.type if match.prediction else None)
+        right.append(match.kind == CORRECT)
+        confidence.append(match.confidence)
     return {
-        "gold": [match.gold and match.gold.type for match in matches],
-        "predicted": [match.prediction and match.prediction.type for match in matches],
-        "right": [match.kind == CORRECT for match in matches],
-        "loss": np.zeros(len(matches)),
-        "confidence": np.array([match.confidence for match in matches], float),
-        "matches": matches,
-        "sentences": sentences,
+        "gold": gold,
+        "predicted": predicted,
+        "right": right,
+        "loss": np.zeros(len(every)),
+        "confidence": np.array(confidence, float),
+        "matches": every,
+        "sentences": judged_sentences,
     }
 
 
-def _word_matches(row):
-    """Returns a `Match` for each word of a row with tags."""
-    tags = zip(row["golds"], row["predictions"], row["confidences"], strict=True)
-    return [
-        Match(row, Entity(gold, word, word + 1), Entity(said, word, word + 1), float(sure))
-        for word, (gold, said, sure) in enumerate(tags)
-    ]
+def _are_correct(matches):
+    return all(match.kind == CORRECT for match in matches)
 
 
-def _error(match):
+def _word_matches(sentence):
+    """Returns a `Match` for each word of a sentence with tags."""
+    judged = zip(sentence.golds, sentence.predictions, sentence.confidences, strict=True)
+    word_matches = []
+    for word, (gold_tag, predicted_tag, confidence) in enumerate(judged):
+        gold = EntitySpan(gold_tag, word, word + 1)
+        prediction = EntitySpan(predicted_tag, word, word + 1)
+        word_matches.append(Match(sentence, gold, prediction, float(confidence)))
+    return word_matches
+
+
+def _error_cells(match):
     """Returns the cells of a match in `errors.tsv`."""
-    cells = [match.row["line"], 1 + min(entity.start for entity in match.entities), match.kind]
+    first_word = min(entity.start for entity in match.entities)
+    cells = [match.sentence.line, 1 + first_word, match.kind]
     for entity in (match.gold, match.prediction):
-        cells += [entity.type, match.text(entity)] if entity else ["", ""]
-    return [*cells, f"{match.confidence:.4f}" if math.isfinite(match.confidence) else "", match.row["text"]]
+        if entity:
+            cells.extend([entity.type, match.text(entity)])
+        else:
+            cells.extend(["", ""])
+    probability = f"{match.confidence:.4f}" if math.isfinite(match.confidence) else ""
+    return [*cells, probability, match.sentence.text]
 
 
-def _labels(match):
+def _excerpt_labels(match):
     """Returns the labels of a match for `excerpts`."""
     if match.kind == CORRECT:
         return [(match.span(match.gold), "", page.cut(match.gold.type, _TYPE))]
-    sure = f" {page.percent(match.confidence, 0)}" if math.isfinite(match.confidence) else ""
-    sides = ("gold", "gold", match.gold, ""), ("said", "predicted", match.prediction, sure)
-    return [
-        (match.span(entity), style, f"{name} {page.cut(entity.type, _TYPE)}{end}")
-        for style, name, entity, end in sides
-        if entity
-    ]
+    labels = []
+    if match.gold:
+        labels.append((match.span(match.gold), "gold", f"gold {page.cut(match.gold.type, _TYPE)}"))
+    if match.prediction:
+        text = f"predicted {page.cut(match.prediction.type, _TYPE)}"
+        if math.isfinite(match.confidence):
+            text += f" {page.percent(match.confidence, 0)}"
+        labels.append((match.span(match.prediction), "said", text))
+    return labels
 
 
 def _score_row(name, precision, recall, f1, support, predicted):
@@ -281,36 +359,43 @@ def _score_row(name, precision, recall, f1, support, predicted):
     ]
 
 
-def _kinds(found):
+def _kind_rows(matches):
     """Returns table rows of the kinds of matches: gold and predicted entities, with their shares."""
-    counts = collections.Counter(match.kind for match in found)
-    golds, predicted = (len(found) - counts[kind] for kind in (SPURIOUS, MISSED))
+    counts = collections.Counter(match.kind for match in matches)
+    golds = len(matches) - counts[SPURIOUS]
+    predictions = len(matches) - counts[MISSED]
     rows = []
     for kind in KINDS:
-        count, none = counts[kind], [page.NOTHING] * 2
-        gold = none if kind == SPURIOUS else [f"{count:,}", share(count, golds)]
-        said = none if kind == MISSED else [f"{count:,}", share(count, predicted)]
-        rows.append([kind, *gold, *said])
-    return [*rows, ["all", f"{golds:,}", share(golds, golds), f"{predicted:,}", share(predicted, predicted)]]
+        count = counts[kind]
+        row = [kind, f"{count:,}", share(count, golds), f"{count:,}", share(count, predictions)]
+        if kind == SPURIOUS:
+            row[1:3] = [page.NOTHING, page.NOTHING]
+        if kind == MISSED:
+            row[3:5] = [page.NOTHING, page.NOTHING]
+        rows.append(row)
+    total = [f"{golds:,}", share(golds, golds), f"{predictions:,}", share(predictions, predictions)]
+    return [*rows, ["all", *total]]
 
 
-def _confusions(types, matches):
+def _type_confusions(types, matches):
     """Returns the confusion matrix of types, or the most frequent confusions of many types."""
-    rows, columns = [*types, _OTHER_BORDERS, SPURIOUS], [*types, _OTHER_BORDERS, MISSED]
+    rows = [*types, _OTHER_BORDERS, SPURIOUS]
+    columns = [*types, _OTHER_BORDERS, MISSED]
     counts = np.zeros((len(rows), len(columns)), int)
     place = {name: number for number, name in enumerate(types)}
     for match in matches:
         if match.kind in (CORRECT, WRONG_TYPE):
             counts[place[match.gold.type], place[match.prediction.type]] += 1
             continue
-        last = -2 if match.kind in (WRONG_BORDER, BOTH_WRONG) else -1
+        other_borders = match.kind in (WRONG_BORDER, BOTH_WRONG)
+        last = -2 if other_borders else -1
         if match.gold:
             counts[place[match.gold.type], last] += 1
         if match.prediction:
             counts[last, place[match.prediction.type]] += 1
     cells = counts.tolist()
-    for line in cells[-2:]:
-        line[-2:] = None, None
+    for row in cells[-2:]:
+        row[-2:] = [None, None]
     return {
         "rows": rows,
         "columns": columns,
@@ -324,57 +409,96 @@ def _borders(matches):
     wrong = [match for match in matches if match.kind == WRONG_BORDER]
     groups = collections.defaultdict(list)
     for match in wrong:
-        at_start, at_end = match.gold.start - match.prediction.start, match.prediction.end - match.gold.end
-        if sorted((abs(at_start), abs(at_end))) == [0, 1]:
+        at_start = match.gold.start - match.prediction.start
+        at_end = match.prediction.end - match.gold.end
+        if abs(at_start) + abs(at_end) == 1:
             groups[at_start, at_end].append(match)
     borders = [_border(f"one word too {name}", groups[key]) for name, key in _BORDERS.items()]
-    return {"borders": borders, "off_by_one": sum(map(len, groups.values())), "wrong_borders": len(wrong)}
+    off_by_one = sum(map(len, groups.values()))
+    return {"borders": borders, "off_by_one": off_by_one, "wrong_borders": len(wrong)}
 
 
-def _border(name, some):
-    words, different = collections.Counter(), {}
-    for match in some:
-        gold, prediction = (set(range(entity.start, entity.end)) for entity in match.entities)
-        (between,) = gold ^ prediction  # The word between the borders of both.
-        words[match.text(Entity("", between, between + 1))] += 1
+def _border(name, matches):
+    """Returns the words at borders of one kind, and some examples."""
+    words = collections.Counter()
+    different = {}
+    for match in matches:
+        gold = range(match.gold.start, match.gold.end)
+        prediction = range(match.prediction.start, match.prediction.end)
+        (between,) = set(gold).symmetric_difference(prediction)  # They differ by one word.
+        words[match.text(EntitySpan("", between, between + 1))] += 1
         different.setdefault((match.text(match.gold), match.text(match.prediction)), match)
+    examples = list(different.values())[:_EXAMPLES]
     return {
         "name": name,
-        "count": f"{len(some):,}",
+        "count": f"{len(matches):,}",
         "words": [(word, f"{count:,}") for word, count in words.most_common(_WORDS)],
-        "examples": [(match.row["line"], _example(match)) for match in list(different.values())[:_EXAMPLES]],
+        "examples": [(match.sentence.line, _border_excerpt(match)) for match in examples],
     }
 
 
-def _example(match):
-    gold, said = (match.span(entity) for entity in (match.gold, match.prediction))
-    labels = [(max(gold, said, key=lambda span: span[1]), "", match.gold.type)]
-    return excerpts(match.row["text"], [gold, said], {"gold": [gold], "said": [said]}, labels, _AROUND)[0]
+def _border_excerpt(match):
+    """Returns an excerpt with a gold entity and a prediction of the same type, which follows the longer one."""
+    gold = match.span(match.gold)
+    said = match.span(match.prediction)
+    label_place = gold if gold[1] >= said[1] else said
+    shown = excerpts(
+        match.sentence.text,
+        spans=[gold, said],
+        marks={"gold": [gold], "said": [said]},
+        labels=[(label_place, "", match.gold.type)],
+        around=_AROUND,
+    )
+    return shown[0]  # Both spans, unless the word between them is very long.
 
 
-def _sentence_lengths(rows, matches):
-    """Returns table rows with the F1 of sentences of similar length, given their `matches`, lists."""
-    counts = [
-        [sum(match.kind == CORRECT for match in found)]
-        + [sum(match[side] is not None for match in found) for side in (1, 2)]  # Gold and prediction.
-        for found in matches
-    ]
-    return length_rows([row["tokens"] for row in rows], counts, lambda means: _f1(*means))
+def _sentence_lengths(sentences, matches_of):
+    """Returns table rows with the F1 of sentences of similar length, given the matches of each."""
+    lengths = []
+    counts = []
+    for sentence, sentence_matches in zip(sentences, matches_of, strict=True):
+        correct, golds, predictions = _counts_by_length(sentence_matches)
+        lengths.append(sentence.tokens)
+        counts.append([correct.total(), golds.total(), predictions.total()])
+    return length_rows(lengths, counts, lambda means: _f1_bar(*means))
+
+
+def _counts_by_length(matches):
+    """Counts correct, gold and predicted entities by the group of their length."""
+    correct = collections.Counter()
+    golds = collections.Counter()
+    predictions = collections.Counter()
+    for match in matches:
+        if match.kind == CORRECT:
+            correct[_length_group(match.gold)] += 1
+        if match.gold:
+            golds[_length_group(match.gold)] += 1
+        if match.prediction:
+            predictions[_length_group(match.prediction)] += 1
+    return correct, golds, predictions
 
 
 def _entity_lengths(matches):
     """Returns table rows with the F1 of entities of the same number of words."""
-    gold, predicted = ([match[side] for match in matches if match[side]] for side in (1, 2))
-    correct = [match.gold for match in matches if match.kind == CORRECT]
-    counts = [
-        collections.Counter(
-            next(name for name, most in _ENTITY_LENGTHS.items() if end - start <= most) for _, start, end in entities
-        )
-        for entities in (correct, gold, predicted)
-    ]
-    rows = [(name, *(count[name] for count in counts)) for name in _ENTITY_LENGTHS]
-    return [[name, f"{gold:,}", f"{said:,}", _f1(hits, gold, said)] for name, hits, gold, said in rows if gold or said]
+    correct, golds, predictions = _counts_by_length(matches)
+    rows = []
+    for name in _ENTITY_LENGTHS:
+        if golds[name] or predictions[name]:
+            f1 = _f1_bar(correct[name], golds[name], predictions[name])
+            rows.append([name, f"{golds[name]:,}", f"{predictions[name]:,}", f1])
+    return rows
 
 
-def _f1(correct, gold, predicted):
-    return share_bar(2 * correct / (gold + predicted)) if gold + predicted else page.NOTHING
+def _length_group(entity):
+    """Returns the name of the group of entities of similar length."""
+    length = entity.end - entity.start
+    for name, most in _ENTITY_LENGTHS.items():
+        if length <= most:
+            return name
+    raise AssertionError("the last group has no limit")
+
+
+def _f1_bar(correct, golds, predictions):
+    if not golds + predictions:
+        return page.NOTHING
+    return share_bar(2 * correct / (golds + predictions))

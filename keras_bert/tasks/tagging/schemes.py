@@ -11,6 +11,7 @@ io        PER    PER    O     PER     PER      (two adjacent entities of a type 
 words     tags of words without entities, such as parts of speech
 """
 
+import itertools
 import re
 from typing import NamedTuple
 
@@ -23,7 +24,7 @@ _TAG = re.compile(r"([BIELMSU])(?:-(.*))?", re.DOTALL)
 _OTHER_STYLE = re.compile(r"([Bb])[\W_](.+)|(.+)[\W_]([Bb])")
 
 
-class Entity(NamedTuple):
+class EntitySpan(NamedTuple):
     """An entity: its type, and its first word and its last word + 1 (in texts, characters)."""
 
     type: str
@@ -37,34 +38,49 @@ def entities(tags, scheme="iob2"):
     An entity starts at B, S and U, and at any other tag that follows "O", another type, or E, L, S and U. It ends
     before the next entity and before "O". In the scheme "io", tags are types.
     """
-    return joined(_split(tag, scheme) for tag in tags)
+    return joined(_prefix_and_type(tag, scheme) for tag in tags)
 
 
 def joined(tags):
     """Finds the entities in tags that are given as prefixes and types."""
-    found, before, kind_before = [], OUTSIDE, ""
-    for word, (prefix, kind) in enumerate(tags):
+    found = []
+    previous_prefix = OUTSIDE
+    previous_type = ""
+    for word, (prefix, type_) in enumerate(tags):
         if prefix != OUTSIDE:
-            if before in "BIM" and prefix in "IMEL" and kind == kind_before:
+            is_inside = previous_prefix in "BIM" and prefix in "IMEL"
+            if is_inside and type_ == previous_type:
                 found[-1] = found[-1]._replace(end=word + 1)
             else:
-                found.append(Entity(kind, word, word + 1))
-        before, kind_before = prefix, kind
+                found.append(EntitySpan(type_, word, word + 1))
+        previous_prefix = prefix
+        previous_type = type_
     return found
 
 
-def to_tags(found, length, scheme="iob2"):
+def to_tags(spans, length, scheme="iob2"):
     """Returns the tags of a sentence with `length` words, given its entities in order."""
-    tags, before = [OUTSIDE] * length, None
     only, first, inner, last = _PREFIXES[scheme]
-    for entity in found:
+    tags = [OUTSIDE] * length
+    previous = None
+    for entity in spans:
         size = entity.end - entity.start
-        prefixes = [only] if size == 1 else [first, *[inner] * (size - 2), last]
-        if scheme == "iob1" and before and (before.type, before.end) == (entity.type, entity.start):
-            prefixes[0] = "B"
-        tags[entity.start : entity.end] = ["-".join(filter(None, (prefix, entity.type))) for prefix in prefixes]
-        before = entity
+        prefixes = [only]
+        if size > 1:
+            prefixes = [first, *[inner] * (size - 2), last]
+        if scheme == "iob1" and previous is not None:
+            if previous.end == entity.start and previous.type == entity.type:
+                prefixes[0] = "B"
+        tags[entity.start : entity.end] = [_tag(prefix, entity.type) for prefix in prefixes]
+        previous = entity
     return tags
+
+
+def _tag(prefix, type_):
+    """Returns the tag of a prefix, which is "" in the scheme "io", and a type, "" if the only one has no name."""
+    if prefix and type_:
+        return f"{prefix}-{type_}"
+    return prefix or type_
 
 
 def recognize(sentences):
@@ -72,36 +88,45 @@ def recognize(sentences):
 
     Of IOB1 and IOB2, returns the one that fewer tags violate. Tags without prefixes are "io" if some are "O".
     """
-    tags = {tag for sentence in sentences for tag in sentence}
+    tags = set(itertools.chain.from_iterable(sentences))
     types = tags - {OUTSIDE}
-    with_prefix = [tag for tag in types if _TAG.fullmatch(tag) and "-" in tag]
+    prefixes = set()
+    with_prefix_and_type = 0
+    for tag in types:
+        if _TAG.fullmatch(tag):
+            prefixes.add(tag[0])
+            with_prefix_and_type += "-" in tag
     # Parts of speech may be single letters.
-    if not (types <= set("BIELSU") or 2 * len(with_prefix) >= len(types)):
+    if not types <= set("BIELSU") and 2 * with_prefix_and_type < len(types):
         return "io" if OUTSIDE in tags else PLAIN
-    prefixes = {tag[0] for tag in types if _TAG.fullmatch(tag)}
     for scheme, own in (("bilou", "LU"), ("bmes", "M"), ("iobes", "ES")):
-        if prefixes & set(own):
+        if not prefixes.isdisjoint(own):
             return scheme
-    return min("iob2", "iob1", key=lambda scheme: sum(len(violations(sentence, scheme)) for sentence in sentences))
+
+    def count_violations(scheme):
+        return sum(len(violations(sentence, scheme)) for sentence in sentences)
+
+    return min("iob2", "iob1", key=count_violations)
 
 
 def other_style(tags):
     """Returns two tags that seem to be B and I of a type in another style, such as `B_PER` or `PER-I`; else `None`."""
     for tag in sorted(tags):
         match = _OTHER_STYLE.fullmatch(tag)
-        begin = match and (match[1] or match[4])
-        if begin in ("B", "b"):
-            inner = "I" if begin == "B" else "i"
-            other = f"{inner}{tag[1:]}" if match[1] else f"{tag[:-1]}{inner}"
-            if other in tags:
-                return tag, other
+        if not match:
+            continue
+        begin = match[1] or match[4]
+        inner = "I" if begin == "B" else "i"
+        other = f"{inner}{tag[1:]}" if match[1] else f"{tag[:-1]}{inner}"
+        if other in tags:
+            return tag, other
     return None
 
 
 def violations(tags, scheme):
     """Returns the indices of the tags that the scheme does not allow where they are."""
     expected = to_tags(entities(tags, scheme), len(tags), scheme)
-    return [word for word, (tag, right) in enumerate(zip(tags, expected, strict=True)) if tag != right]
+    return [word for word, tag in enumerate(tags) if tag != expected[word]]
 
 
 def is_valid(tag, scheme):
@@ -111,7 +136,10 @@ def is_valid(tag, scheme):
 
 def labels(types):
     """Returns the labels of a model for types of entities: "O", and B and I of each."""
-    return [OUTSIDE, *("-".join(filter(None, (prefix, kind))) for kind in sorted(types) for prefix in "BI")]
+    labels = [OUTSIDE]
+    for type_ in sorted(types):
+        labels.extend([_tag("B", type_), _tag("I", type_)])
+    return labels
 
 
 def of_labels(labels):
@@ -120,9 +148,12 @@ def of_labels(labels):
     return "iob2" if scheme == PLAIN else scheme
 
 
-def _split(tag, scheme):
-    """Returns the prefix and the type of a tag."""
+def _prefix_and_type(tag, scheme):
     if tag == OUTSIDE:
         return OUTSIDE, ""
-    match = None if scheme == "io" else _TAG.fullmatch(tag)
-    return match.groups("") if match else ("I", tag)
+    if scheme == "io":
+        return "I", tag
+    match = _TAG.fullmatch(tag)
+    if not match:
+        return "I", tag
+    return match.groups("")

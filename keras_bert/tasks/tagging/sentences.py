@@ -1,7 +1,6 @@
 """The sentences of a file, with their entities or tags; the readers of each kind of file return them."""
 
 import dataclasses
-import itertools
 from typing import ClassVar
 
 from keras_bert.data.sources import Source
@@ -15,7 +14,7 @@ from keras_bert.tasks.tagging.schemes import PLAIN
 class Sentences(Rows):
     """The sentences of a file: lists of words, or texts. A subclass has what is needed to write the file.
 
-    `entities` are lists of `Entity`, with indices of words, in texts of characters; `None` if there are none or the
+    `entities` are lists of `EntitySpan`, with indices of words, in texts of characters; `None` if there are none or the
     tags are plain. Readers return `tags` as the file has them.
     """
 
@@ -52,17 +51,23 @@ class Sentences(Rows):
         """Returns the types of the entities, or the plain tags, of each sentence: a list of lists."""
         if self.tags is not None:
             return self.tags
-        return [[entity.type for entity in found] for found in self.entities]
+        types = []
+        for entities in self.entities:
+            types.append([entity.type for entity in entities])
+        return types
 
     def line(self, row, word):
         """Returns the line of a word."""
         return self.lines[row]
 
     def write(self, path, predicted):
-        """Writes predictions in the form of the file: lists of `Entity`, or of plain tags."""
+        """Writes predictions in the form of the file: lists of `EntitySpan`, or of plain tags."""
+        answers = list(predicted)
         if self.words is not None and self.scheme != PLAIN:
-            predicted = map(schemes.to_tags, predicted, map(len, self.words), itertools.repeat(self.scheme))
-        self.write_tags(path, list(predicted))
+            answers = []
+            for entities, words in zip(predicted, self.words, strict=True):
+                answers.append(schemes.to_tags(entities, len(words), self.scheme))
+        self.write_tags(path, answers)
 
     def write_tags(self, path, predicted):
         """Writes the file with predicted tags, or spans of texts, a list for each sentence of the whole file."""

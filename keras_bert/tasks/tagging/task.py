@@ -35,14 +35,16 @@ _FLAGS = {"train": "train_file", "dev": "dev_file", "test": "predict_file"}
 class TaggingTraining(Training):
     """Trains a tag of each token."""
 
-    can_pack = answers_tokens = True
+    can_pack = True
+    answers_tokens = True
 
     def make_loss(self):
         return token_loss()
 
     # Differs from BERT: batches have equal numbers of tokens instead of sentences.
     def batches(self, inputs, targets, batch_size, seed, grouped):
-        return token_batches(functools.partial(Batches, inputs, targets, seed=seed), batch_size, grouped=grouped)
+        make_batches = functools.partial(Batches, inputs, targets, seed=seed)
+        return token_batches(make_batches, batch_size, grouped=grouped)
 
 
 class TaggingReport(Report):
@@ -78,7 +80,11 @@ class TaggingReport(Report):
         if "test" not in self.task.windows:
             return {}
         windows = self.task.windows["test"]
-        return {"words": windows.logits(lambda inputs: predict(Batches(inputs, batch_size=64, shuffle=False)))}
+
+        def predict_inputs(inputs):
+            return predict(Batches(inputs, batch_size=64, shuffle=False))
+
+        return {"words": windows.logits(predict_inputs)}
 
     def summarize(self):
         return summarize(self.task.windows, self.task.settings)
@@ -97,103 +103,144 @@ class TaggingReport(Report):
 
     def conclude(self, dev, test, output):
         windows = self.task.windows["dev"]
-        scores, test_scores = self._scores("dev", dev["words"]), self._test_scores(test)
+        scores = self._scores("dev", dev["words"])
+        test_scores = self._test_scores(test)
         self._write_predictions("dev", dev, output)
         if test:
             self._write_predictions("test", test, output)
-        tags = {tag for tags in windows.tags(dev["words"]) for tag in tags}
         sections, errors = self.judge(dev).report()
+        _, tables = compared(self.task, scores, test_scores)
         return Findings(
             measured=scores,
             sections=sections,
             errors=errors,
-            tables=compared(self.task, scores, test_scores)[1],
-            same=tags.pop() if len(tags) == 1 else None,
+            tables=tables,
+            same=_only_tag(windows.tags(dev["words"])),
             test_scores=test_scores,
         )
 
     def _write_predictions(self, split, kept, output):
         """Writes predictions in the form of the file."""
         windows = self.task.windows[split]
+        if self.task.plain:
+            answers = windows.tags(kept["words"])
+        else:
+            answers = windows.entities(kept["words"])
         origin = windows.sentences.origin
-        found = windows.tags(kept["words"]) if self.task.plain else windows.entities(kept["words"])
-        windows.sentences.write(output / predictions_name(origin.name, split, origin.typed), found)
+        windows.sentences.write(output / predictions_name(origin.name, split, origin.typed), answers)
 
     def _test_scores(self, test):
         """Returns the scores of the data to predict, `None` without entities, as in files whose tags are not public."""
-        sentences = self.task.windows["test"].sentences if test else None
-        if sentences is None or not sentences.is_labeled or not any(sentences.types()):
+        if not test:
+            return None
+        sentences = self.task.windows["test"].sentences
+        if not sentences.is_labeled or not any(sentences.types()):
             return None
         return self._scores("test", test["words"])
 
     def judge(self, kept):
-        logits, windows = kept["words"], self.task.windows["dev"]
-        rows = self._rows(logits, self.temperature(kept))
+        logits = kept["words"]
+        windows = self.task.windows["dev"]
+        sentences = self._predicted_sentences(logits, self.temperature(kept))
         if self.task.plain:
-            return judge_tags(rows, self.task.labels)
-        return judge_entities(rows, metrics.table(windows.sentences.entities, windows.entities(logits)))
+            return judge_tags(sentences, self.task.labels)
+        scores = metrics.table(windows.sentences.entities, windows.entities(logits))
+        return judge_entities(sentences, scores)
 
-    def _rows(self, logits, temperature):
-        """Returns the dev sentences with their entities or tags, see `judge_entities` and `judge_tags`."""
-        windows, rows = self.task.windows["dev"], []
-        golds, said = windows.gold_tags, windows.tags(logits)
-        predictions = said
+    def _predicted_sentences(self, logits, temperature):
+        """Returns the dev sentences with their entities or tags, a list of `PredictedSentence`s."""
+        windows = self.task.windows["dev"]
+        gold_tags = windows.gold_tags
+        predicted_tags = windows.tags(logits)
+        golds = gold_tags
+        predictions = predicted_tags
         if not self.task.plain:
-            golds, predictions = list(map(schemes.entities, golds)), windows.word_entities(logits)
+            golds = list(map(schemes.entities, gold_tags))
+            predictions = windows.word_entities(logits)
+        word_losses, word_confidences = self._losses_and_confidences(logits, temperature)
         ends = np.cumsum(windows.counts)[:-1]
-        losses, confidences = (np.split(values, ends) for values in self._judged(logits, temperature))
-        for row, sure in enumerate(confidences):
+        losses = np.split(word_losses, ends)
+        confidences = np.split(word_confidences, ends)
+        sentences = []
+        for row, tags in enumerate(predicted_tags):
+            sentence_confidences = confidences[row]
             if not self.task.plain:
-                sure = [sure[entity.start : entity.end].mean() for entity in predictions[row]]
-            known = losses[row][~np.isnan(losses[row])]
-            rows.append(
-                {
-                    "line": windows.sentences.lines[row],
-                    "text": windows.text(row),
-                    "words": windows.word_spans(row),
-                    "given": windows.sentences.words[row] if windows.sentences.texts is None else None,
-                    "golds": golds[row],
-                    "predictions": predictions[row],
-                    "confidences": list(map(float, sure)),
-                    "loss": float(known.mean()) if len(known) else 0.0,
-                    "tokens": int(windows.tokens[row]),
-                    "tags": list(zip(windows.gold_tags[row], said[row], losses[row].tolist(), strict=True)),
-                    "lines": [windows.sentences.line(row, word) for word in range(len(said[row]))],
-                }
+                sentence_confidences = _entity_confidences(predictions[row], confidences[row])
+            given_words = None
+            if windows.sentences.texts is None:
+                given_words = windows.sentences.words[row]
+            sentence = metrics.PredictedSentence(
+                line=windows.sentences.lines[row],
+                text=windows.text(row),
+                words=windows.word_spans(row),
+                golds=golds[row],
+                predictions=predictions[row],
+                confidences=list(map(float, sentence_confidences)),
+                loss=_mean_of_known(losses[row]),
+                tokens=int(windows.tokens[row]),
+                tags=list(zip(gold_tags[row], tags, losses[row].tolist(), strict=True)),
+                lines=[windows.sentences.line(row, word) for word in range(len(tags))],
+                given_words=given_words,
             )
-        return rows
+            sentences.append(sentence)
+        return sentences
 
-    def _judged(self, logits, temperature):
+    def _losses_and_confidences(self, logits, temperature):
         """Returns the cross-entropy of each word, NaN without tokens or a known tag, and the probability of its tag."""
         logits = logits.astype("float64")
-        log = scipy.special.log_softmax(logits, -1)
-        golds, known = self._golds()
-        losses = np.where(known, -log[np.arange(len(golds)), np.maximum(golds, 0)], np.nan)
+        log_probabilities = scipy.special.log_softmax(logits, -1)
+        golds, is_known = self._gold_numbers()
+        # Words with an unknown tag get any number here, and NaN below.
+        log_of_golds = log_probabilities[np.arange(len(golds)), np.maximum(golds, 0)]
+        losses = np.where(is_known, -log_of_golds, np.nan)
         return losses, softmax(logits / temperature).max(-1)
 
-    def _golds(self):
+    def _gold_numbers(self):
         """Returns the number of the tag of each word of dev, -1 for unknown ones, and whether words count."""
         windows = self.task.windows["dev"]
-        golds = np.array([windows.ids.get(tag, -1) for tags in windows.gold_tags for tag in tags])
+        tags = itertools.chain.from_iterable(windows.gold_tags)
+        golds = np.array([windows.ids.get(tag, -1) for tag in tags])
         return golds, (golds >= 0) & windows.has_tokens
 
     def decisions(self, kept):
         """Returns those of the words that have tokens and a known tag."""
-        golds, known = self._golds()
+        golds, is_known = self._gold_numbers()
         counts = self.task.windows["dev"].counts
+        rows = np.repeat(np.arange(len(counts)), counts)
         return confidence.Decisions(
-            logits=kept["words"][known],
-            targets=golds[known],
-            rows=np.repeat(np.arange(len(counts)), counts)[known],
+            logits=kept["words"][is_known],
+            targets=golds[is_known],
+            rows=rows[is_known],
             unit="words",
         )
+
+
+def _only_tag(sentences):
+    """Returns the tag that all words have, or `None`, given lists of tags."""
+    tags = set(itertools.chain.from_iterable(sentences))
+    return tags.pop() if len(tags) == 1 else None
+
+
+def _entity_confidences(entities, word_confidences):
+    """Returns the mean confidence in the words of each entity."""
+    return [word_confidences[entity.start : entity.end].mean() for entity in entities]
+
+
+def _mean_of_known(losses):
+    """Returns the mean of the losses that are not NaN; 0 without any."""
+    known = losses[~np.isnan(losses)]
+    return float(known.mean()) if len(known) else 0.0
 
 
 class TaggingTask(Task):
     """Tagging of words. Entities are learned as IOB2 tags and predicted in the form of each file."""
 
-    name, head, Settings = "tagging", TokenClassification.name, TaggingSettings
-    rows, Training, Report = TaggingRows(), TaggingTraining, TaggingReport
+    name = "tagging"
+    head = TokenClassification.name
+    Settings = TaggingSettings
+    rows = TaggingRows()
+    Training = TaggingTraining
+    Report = TaggingReport
 
     def __init__(self, data, start, settings):
         super().__init__(data, start, settings)
@@ -203,20 +250,31 @@ class TaggingTask(Task):
         self.labels = data.labels or features.labels(train)
         parts = data.parts()
         self.files = {name: str(part.origin) for name, part in parts.items()}
-        options = settings.windows
-        with announced(f"tokenizing {sum(map(len, parts.values())):,} sentences"):
-            self.windows = {
-                name: TaggingWindows(part, self.preprocessor, self.labels, **options) for name, part in parts.items()
-            }
+        self.windows = self._tokenized(parts)
         _check_words(self.windows["dev"])
-        # The data to predict is read in parts, see `TaggingWindows.logits`.
-        examples = {name: (None, None) if name == "test" else self.windows[name].examples() for name in parts}
         self.splits = {"train": [], "dev": [], "test": []}
-        self.splits |= {name: [Split(name, part, *examples[name])] for name, part in parts.items()}
-        self.options = {"labels": self.labels, **options}
+        for name, part in parts.items():
+            inputs = None
+            targets = None
+            if name != "test":  # The data to predict is read in parts, see `TaggingWindows.logits`.
+                inputs, targets = self.windows[name].examples()
+            self.splits[name].append(Split(name, part, inputs, targets))
+        self.options = {"labels": self.labels}
+        self.options.update(settings.windows)
+
+    def _tokenized(self, parts):
+        """Returns the `TaggingWindows` of the `Sentences` of each split."""
+        windows = {}
+        with announced(f"tokenizing {sum(map(len, parts.values())):,} sentences"):
+            for name, part in parts.items():
+                windows[name] = TaggingWindows(part, self.preprocessor, self.labels, **self.settings.windows)
+        return windows
 
     def data_settings(self):
-        return {_FLAGS.get(name, name): value for name, value in super().data_settings().items()}
+        settings = {}
+        for name, value in super().data_settings().items():
+            settings[_FLAGS.get(name, name)] = value
+        return settings
 
     def save_options(self, kept):
         options = {"labels": self.labels, "task": self.name}
@@ -230,8 +288,13 @@ class TaggingTask(Task):
 
 def predictions_name(name, split, typed=False):
     """Returns the name of the predictions for a file, which has rows of JSON if `typed`."""
-    suffix = text_files.suffix(pathlib.Path(name)) or (".jsonl" if typed else ".txt")
-    return f"{'dev_' if split == 'dev' else ''}predictions{'.jsonl' if suffix == '.parquet' else suffix}"
+    suffix = text_files.suffix(pathlib.Path(name))
+    if not suffix:
+        suffix = ".jsonl" if typed else ".txt"
+    elif suffix == ".parquet":
+        suffix = ".jsonl"
+    prefix = "dev_" if split == "dev" else ""
+    return f"{prefix}predictions{suffix}"
 
 
 def _check_words(windows):
@@ -239,26 +302,32 @@ def _check_words(windows):
     if windows.has_tokens.any():
         return
     sentences = windows.sentences
-    count, unit = len(sentences), "texts" if sentences.words is None else "sentences"
+    unit = _unit(sentences)
     raise ValueError(
-        f"{sentences.origin.name}: no word is left of {count:,} {unit}, since the tokenizer removes white space and "
-        f"control characters. Received: {windows.text(0)!r:.100} first"
+        f"{sentences.origin.name}: no word is left of {len(sentences):,} {unit}, since the tokenizer removes white "
+        f"space and control characters. Received: {windows.text(0)!r:.100} first"
     )
+
+
+def _unit(sentences):
+    """Returns what the rows of a file are."""
+    return "texts" if sentences.words is None else "sentences"
 
 
 def _problems(windows):
     """Returns lines about words and entities that the model cannot represent."""
     lines = {}
     for split, part in windows.items():
+        sentences = part.sentences
         if part.without_tokens:
             row, word = part.without_tokens[0]
-            place = f"{part.sentences.origin.unit} {part.sentences.lines[row]}"
-            first = f"{part.sentences.words[row][word]!r} in the sentence of {place}"
+            place = f"{sentences.origin.unit} {sentences.lines[row]}"
+            first = f"{sentences.words[row][word]!r} in the sentence of {place}"
             lines[f"{split} words without tokens"] = (
                 f"{len(part.without_tokens):,}, tagged {part.outside}; the first is {first}"
             )
         if part.inexact:
-            place = f"{part.sentences.origin.unit} {part.sentences.lines[part.inexact[0]]}"
+            place = f"{sentences.origin.unit} {sentences.lines[part.inexact[0]]}"
             lines[f"{split} inexact"] = (
                 f"{len(part.inexact):,} entities start or end inside a word, the first in {place}; "
                 "they are trained with the whole word, which the scores count as wrong"
@@ -284,45 +353,66 @@ def summarize(windows, settings):
     the words of each tag; `unknown`, the dev entities of types that train lacks; `windows`; and `long`, the training
     sentences with several windows.
     """
-    train, dev = windows["train"], windows["dev"]
+    train = windows["train"]
+    dev = windows["dev"]
     sentences = train.sentences
     counts = collections.Counter(itertools.chain.from_iterable(sentences.types()))
-    unknown = collections.Counter(kind for kinds in dev.sentences.types() for kind in kinds if kind not in counts)
-    keys = {
-        split: [data_summary.normal(part.text(row)) for row in range(len(part.sentences))]
-        for split, part in windows.items()
-    }
-    names = {split: part.sentences.origin.name for split, part in windows.items()}
-    is_long = train.tokens > settings.sequence_length - 2
+    more = {"words": int(train.counts.sum())}
+    name = "tags" if sentences.scheme == PLAIN else "entities"
+    more[name] = dict(counts.most_common())
+    more["unknown"] = _unknown_types(dev.sentences, counts)
+    more["windows"] = len(train.windows.length)
+    more["long"] = 0
+    if not settings.document_context:
+        more["long"] = int(np.sum(train.tokens > settings.sequence_length - 2))
     return Summary(
-        unit="texts" if sentences.words is None else "sentences",
+        unit=_unit(sentences),
         predicted="word",
-        **data_summary.split_entries(keys, names),
+        **_split_entries(windows),
         baseline="each word's most frequent training tag",
         majority=_baseline(train, dev),
         **_dev_baseline(dev),
-        more={
-            "words": int(train.counts.sum()),
-            "tags" if sentences.scheme == PLAIN else "entities": dict(counts.most_common()),
-            "unknown": dict(unknown.most_common()),
-            "windows": len(train.windows.length),
-            "long": 0 if settings.document_context else int(np.sum(is_long)),
-        },
+        more=more,
     )
+
+
+def _unknown_types(sentences, counts):
+    """Returns the numbers of types, or tags, that are not among those that were counted, the most frequent first."""
+    unknown = collections.Counter()
+    for types in sentences.types():
+        unknown.update(type_ for type_ in types if type_ not in counts)
+    return dict(unknown.most_common())
+
+
+def _split_entries(windows):
+    """Returns the fields of a `Summary` that tell how many rows there are, and which of them splits share."""
+    keys = {}
+    names = {}
+    for split, part in windows.items():
+        texts = map(part.text, range(len(part.sentences)))
+        keys[split] = list(map(data_summary.normal, texts))
+        names[split] = part.sentences.origin.name
+    return data_summary.split_entries(keys, names)
 
 
 def summary_warnings(summary):
     """Returns sentences about types or tags that are probably mistakes."""
-    more = summary.more
-    unknown, what = more.get("unknown", {}), "types" if "entities" in more else "tags"
-    counts = more["entities" if what == "types" else "tags"]
-    found = data_summary.look_alikes(what, counts | dict.fromkeys(unknown, 0))
-    if what == "types" and not counts:
-        found.append(f"no training {summary.unit} have entities: the model can only learn to find none")
+    unknown = summary.more.get("unknown", {})
+    name, counts = _counted(summary)
+    what = "types" if name == "entities" else "tags"
+    warnings = data_summary.look_alikes(what, counts | dict.fromkeys(unknown, 0))
+    if name == "entities" and not counts:
+        warnings.append(f"no training {summary.unit} have entities: the model can only learn to find none")
     if unknown:
-        listing = some([f"{kind} ({count:,})" for kind, count in unknown.items()])
-        found.append(f"train lacks types or tags of dev, which count as missed: {listing}")
-    return found
+        listing = some([f"{type_} ({count:,})" for type_, count in unknown.items()])
+        warnings.append(f"train lacks types or tags of dev, which count as missed: {listing}")
+    return warnings
+
+
+def _counted(summary):
+    """Returns what a summary has counted, "entities" or "tags", and the numbers of each."""
+    name = "entities" if "entities" in summary.more else "tags"
+    return name, summary.more[name]
 
 
 def _baseline(train, dev):
@@ -331,14 +421,25 @@ def _baseline(train, dev):
     for words, tags in zip(_words(train), train.gold_tags, strict=True):
         for word, tag in zip(words, tags, strict=True):
             counts[word][tag] += 1
-    every = sum(counts.values(), collections.Counter())
-    other = every.most_common(1)[0][0] if train.sentences.scheme == PLAIN else schemes.OUTSIDE
-    best = {word: min(tags, key=lambda tag: (-tags[tag], tag)) for word, tags in counts.items()}
-    said = [[best.get(word, other) for word in words] for words in _words(dev)]
+    best = {word: _most_frequent(tags) for word, tags in counts.items()}
+    unknown = schemes.OUTSIDE
     if train.sentences.scheme == PLAIN:
-        return metrics.word_scores(dev.gold_tags, said)
-    found = [dev.in_text(row, schemes.entities(tags)) for row, tags in enumerate(said)]
-    return metrics.entity_scores(dev.sentences.entities, found)
+        totals = sum(counts.values(), collections.Counter())
+        unknown = totals.most_common(1)[0][0]
+    predicted_tags = []
+    for words in _words(dev):
+        predicted_tags.append([best.get(word, unknown) for word in words])
+    if train.sentences.scheme == PLAIN:
+        return metrics.word_scores(dev.gold_tags, predicted_tags)
+    predicted = []
+    for row, tags in enumerate(predicted_tags):
+        predicted.append(dev.in_text(row, schemes.entities(tags)))
+    return metrics.entity_scores(dev.sentences.entities, predicted)
+
+
+def _most_frequent(counts):
+    """Returns the tag with the highest count; of several, the first in the order of strings."""
+    return min(counts, key=lambda tag: (-counts[tag], tag))
 
 
 def _dev_baseline(dev):
@@ -346,31 +447,43 @@ def _dev_baseline(dev):
     counts = collections.Counter(itertools.chain.from_iterable(dev.gold_tags))
     if dev.sentences.scheme != PLAIN or not counts:
         return {}
-    common = min(counts, key=lambda tag: (-counts[tag], tag))
-    said = [[common] * len(tags) for tags in dev.gold_tags]
-    return {"dev_baseline": f"always {common}", "dev_majority": metrics.word_scores(dev.gold_tags, said)}
+    common = _most_frequent(counts)
+    predicted_tags = [[common] * len(tags) for tags in dev.gold_tags]
+    return {
+        "dev_baseline": f"always {common}",
+        "dev_majority": metrics.word_scores(dev.gold_tags, predicted_tags),
+    }
 
 
 def _words(windows):
     """Returns the words of each sentence; those of texts are BERT's."""
-    rows = range(len(windows.sentences))
-    return [[windows.text(row)[start:end] for start, end in windows.word_spans(row)] for row in rows]
+    sentences = []
+    for row in range(len(windows.sentences)):
+        text = windows.text(row)
+        sentences.append([text[start:end] for start, end in windows.word_spans(row)])
+    return sentences
 
 
 def summary_facts(summary):
     """Returns the entries of the summary that other tasks lack, as lines of text by title."""
-    more, unit = summary.more, summary.unit
-    name = "entities" if "entities" in more else "tags"
-    counts = more[name]
-    total = sum(counts.values())
-    kinds = ", ".join(f"{kind or 'entity'}: {count:,}" for kind, count in list(counts.items())[:_FEW])
-    if len(counts) > _FEW:
-        kinds += f", and {len(counts) - _FEW} more"
-    lines = {f"training {unit}": f"{summary.train:,}, {more['words']:,} words"}
-    lines[f"training {name}"] = f"{total:,}; {kinds}" if total else "none"
-    if more["long"]:
-        lines["long"] = f"{more['long']:,} training {unit} are read in several windows"
+    unit = summary.unit
+    name, counts = _counted(summary)
+    lines = {f"training {unit}": f"{summary.train:,}, {summary.more['words']:,} words"}
+    lines[f"training {name}"] = _described_counts(counts)
+    if summary.more["long"]:
+        lines["long"] = f"{summary.more['long']:,} training {unit} are read in several windows"
     for split, files in (("dev", summary.dev), ("test", summary.test)):
         for file, count in files.items():
             lines[f"{split} {unit}"] = f"{file}: {count:,}"
     return lines
+
+
+def _described_counts(counts):
+    """Returns the total of counts, and the first ones by name, as text."""
+    total = sum(counts.values())
+    if not total:
+        return "none"
+    parts = [f"{name or 'entity'}: {count:,}" for name, count in list(counts.items())[:_FEW]]
+    if len(counts) > _FEW:
+        parts.append(f"and {len(counts) - _FEW} more")
+    return f"{total:,}; {', '.join(parts)}"

@@ -6,7 +6,7 @@ import pytest
 
 from keras_bert.tasks.tagging import data
 from keras_bert.tasks.tagging.data import read
-from keras_bert.tasks.tagging.schemes import Entity
+from keras_bert.tasks.tagging.schemes import EntitySpan
 from tests.tasks.files import write
 
 CONLL = "-DOCSTART- -X- O\n\nAda N B-PER\nLove N I-PER\n# N O\n\n-DOCSTART- -X- O\n\nParis N B-LOC\n"
@@ -45,20 +45,20 @@ SPANS = [(2, 15, "PER"), (18, 23, "LOC")]
 def test_conll_files(tmp_path, name, content, options):
     found = data.read(write(tmp_path / name, content), **options)
     if name == "named.csv":
-        assert (found.words, found.entities) == ([["x"]], [[Entity("LOC", 0, 1)]])
+        assert (found.words, found.entities) == ([["x"]], [[EntitySpan("LOC", 0, 1)]])
         return
     assert found.words == [["Ada", "Love", "#"], ["Paris"]]
     if name == "lemmas.txt":
         assert found.tags == [["PER", "PER", "HT"], ["LOC"]]
         return
-    assert found.entities == [[Entity("PER", 0, 2)], [Entity("LOC", 0, 1)]]
+    assert found.entities == [[EntitySpan("PER", 0, 2)], [EntitySpan("LOC", 0, 1)]]
     assert len(set(found.documents)) == (2 if "DOCSTART" in content else 1)
 
 
 def test_predictions_are_one_more_column(tmp_path):
     found = data.read(write(tmp_path / "iob1.txt", CONLL.replace("B-", "I-")))
     assert (found.scheme, found.lines) == ("iob1", [3, 9])
-    found.write(tmp_path / "out.txt", [[Entity("LOC", 0, 1), Entity("LOC", 1, 3)], []])
+    found.write(tmp_path / "out.txt", [[EntitySpan("LOC", 0, 1), EntitySpan("LOC", 1, 3)], []])
     assert (tmp_path / "out.txt").read_text() == (
         "-DOCSTART- -X- O O\n\nAda N I-PER I-LOC\nLove N I-PER B-LOC\n# N O I-LOC\n\n"
         "-DOCSTART- -X- O O\n\nParis N I-LOC O\n"
@@ -86,7 +86,7 @@ RECORDS = {
 def test_spans(tmp_path, record):
     found = data.read(write(tmp_path / "x.jsonl", json.dumps(record) + "\n \n\n" + json.dumps({"text": ""}) + "\n"))
     assert (found.texts, found.lines) == ([TEXT, ""], [1, 4])
-    assert found.entities == [[Entity(kind, start, end) for start, end, kind in SPANS], []]
+    assert found.entities == [[EntitySpan(kind, start, end) for start, end, kind in SPANS], []]
     assert data.read(write(tmp_path / "x.json", json.dumps([record]))).entities == found.entities[:1]
     found.write(tmp_path / "out.jsonl", [found.entities[0], []])
     first, second = map(json.loads, (tmp_path / "out.jsonl").read_text().splitlines())
@@ -102,8 +102,8 @@ def test_tokens_and_tags(tmp_path):
     rows = [{"tokens": ["Ada", "x"], "ner_tags": ["U-PER", "O"], "id": 7}, {"tokens": ["y"], "ner_tags": ["O"]}]
     path = write(tmp_path / "x.jsonl", "".join(json.dumps(row) + "\n" for row in rows))
     found = data.read(path)
-    assert (found.scheme, found.entities) == ("bilou", [[Entity("PER", 0, 1)], []])
-    found.write(tmp_path / "out.jsonl", [[Entity("PER", 0, 2)], []])
+    assert (found.scheme, found.entities) == ("bilou", [[EntitySpan("PER", 0, 1)], []])
+    found.write(tmp_path / "out.jsonl", [[EntitySpan("PER", 0, 2)], []])
     first = json.loads((tmp_path / "out.jsonl").read_text().splitlines()[0])
     assert first == {**rows[0], "predicted": ["B-PER", "L-PER"]}
 

@@ -8,7 +8,7 @@ import pytest
 import keras_bert
 from keras_bert.tasks.tagging import data
 from keras_bert.tasks.tagging.features import TaggingWindows, labels
-from keras_bert.tasks.tagging.schemes import Entity
+from keras_bert.tasks.tagging.schemes import EntitySpan
 from tests.text.test_views import slow_max_context, slow_windows
 
 pytestmark = pytest.mark.tensorflow
@@ -75,7 +75,7 @@ def test_entities_of_texts(windows):
     assert found.inexact == [0, 0]  # Both parts of "ef"; the second one finds no word left.
     logits = np.eye(5, dtype="float32")[[0, 1, 3, 4, 4, 1]]
     assert found.labels == ["O", "B-X", "I-X", "B-Y", "I-Y"]
-    assert found.entities(logits) == [[Entity("X", 2, 4), Entity("Y", 5, 8), Entity("X", 9, 11)], []]
+    assert found.entities(logits) == [[EntitySpan("X", 2, 4), EntitySpan("Y", 5, 8), EntitySpan("X", 9, 11)], []]
 
 
 def test_entities_that_share_a_word_and_adjacent_entities(windows):
@@ -84,5 +84,5 @@ def test_entities_that_share_a_word_and_adjacent_entities(windows):
     assert found.gold_tags == [["B-X", "B-X"], ["O"]]
     # In the scheme "io", adjacent entities of a type are one, as in the written file.
     found = windows("a X\nb X\nc O\n")
-    assert found.entities(np.eye(3, dtype="float32")[[1, 1, 0]]) == [[Entity("X", 0, 2)]]
+    assert found.entities(np.eye(3, dtype="float32")[[1, 1, 0]]) == [[EntitySpan("X", 0, 2)]]
     assert windows(json.dumps({"text": " ", "spans": []}), name="x.jsonl").counts.tolist() == [0]

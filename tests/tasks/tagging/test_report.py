@@ -1,5 +1,6 @@
 """Report sections about taggers, compared with hand-computed numbers and scikit-learn."""
 
+import dataclasses
 import math
 import random
 
@@ -7,7 +8,7 @@ import pytest
 from sklearn.metrics import confusion_matrix
 
 from keras_bert.reports.page import NOTHING
-from keras_bert.tasks.tagging.metrics import matches
+from keras_bert.tasks.tagging.metrics import PredictedSentence, matches
 from keras_bert.tasks.tagging.report import judge_entities, judge_tags
 from tests.runs.parsed import having, page_of, rows_of, text_of
 
@@ -17,14 +18,24 @@ HARDEST, BORDERS = "Hardest sentences of dev", "Borders that are off by one word
 
 def sentence(text, golds=(), predictions=(), confidences=None, separator=" ", **changes):
     """A sentence of words, with 50% of confidence in every prediction."""
-    words, place = [], 0
+    words = []
+    place = 0
     for word in text.split(" "):
         words.append((place, place + len(word)))
         place += len(word) + len(separator)
-    entities = {"golds": list(golds), "predictions": list(predictions)}
-    confidences = [0.5] * len(predictions) if confidences is None else confidences
-    row = {"line": 1, "text": text.replace(" ", separator), "words": words, "loss": 1.0, "tokens": len(words) + 2}
-    return {**row, **entities, "confidences": confidences, **changes}
+    if confidences is None:
+        confidences = [0.5] * len(predictions)
+    made = PredictedSentence(
+        line=1,
+        text=text.replace(" ", separator),
+        words=words,
+        golds=list(golds),
+        predictions=list(predictions),
+        confidences=confidences,
+        loss=1.0,
+        tokens=len(words) + 2,
+    )
+    return dataclasses.replace(made, **changes)
 
 
 @pytest.fixture
@@ -93,8 +104,8 @@ def test_each_entity_is_counted_once():
         found = matches(row)
         for part in ("gold", "prediction"):
             entities = [tuple(getattr(match, part)) for match in found if getattr(match, part)]
-            assert sorted(entities) == sorted(row[f"{part}s"])
-        correct = set(row["golds"]) & set(row["predictions"])
+            assert sorted(entities) == sorted(getattr(row, f"{part}s"))
+        correct = set(row.golds) & set(row.predictions)
         assert {tuple(match.gold) for match in found if match.kind == "correct"} == correct
         missed = [match.gold for match in found if match.kind == "missed"]
         spurious = [match.prediction for match in found if match.kind == "spurious"]
@@ -172,7 +183,8 @@ def test_adjacent_entities_and_combining_characters(report):
     assert marked(page.hard(HARDEST)[0])[:4:2] == [("gold said", "\u738b\u5c0f"), ("gold said", "\u674e")]
     # A vowel sign and a family of joined emojis stay with the characters before.
     text = "\u0928\u0940a\U0001f469\u200d\U0001f466b"
-    row = sentence("x", [("A", 0, 1), ("A", 1, 2)]) | {"text": text, "words": [(0, 1), (3, 4)]}
+    parts = sentence("x", [("A", 0, 1), ("A", 1, 2)])
+    row = dataclasses.replace(parts, text=text, words=[(0, 1), (3, 4)])
     assert marked(report([row]).hard(HARDEST)[0])[::2] == [("gold", text[:2]), ("gold", text[3:6])]
 
 
@@ -210,7 +222,7 @@ def test_reports_without_errors_and_without_entities(report):
 
 
 def words_row(text, golds, predictions, **changes):
-    return sentence(text) | {"golds": golds.split(), "predictions": predictions.split(), **changes}
+    return sentence(text, golds.split(), predictions.split(), **changes)
 
 
 def test_tags_of_words(tmp_path):

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from keras_bert.tasks.tagging import metrics, schemes
-from keras_bert.tasks.tagging.schemes import Entity
+from keras_bert.tasks.tagging.schemes import EntitySpan
 
-FOUND = [Entity("PER", 0, 2), Entity("LOC", 3, 4), Entity("LOC", 4, 7), Entity("PER", 7, 8)]
+FOUND = [EntitySpan("PER", 0, 2), EntitySpan("LOC", 3, 4), EntitySpan("LOC", 4, 7), EntitySpan("PER", 7, 8)]
 TAGS = {
     "iob1": "I-PER I-PER O I-LOC B-LOC I-LOC I-LOC I-PER",
     "iob2": "B-PER I-PER O B-LOC B-LOC I-LOC I-LOC B-PER",
@@ -23,7 +23,7 @@ def test_tags_and_entities(scheme):
     assert schemes.to_tags(FOUND, 8, scheme) == tags
     assert schemes.recognize([["O"], tags]) == scheme
     assert schemes.violations(tags, scheme) == []
-    adjacent = [Entity("PER", 0, 2), Entity("LOC", 3, 7), Entity("PER", 7, 8)]
+    adjacent = [EntitySpan("PER", 0, 2), EntitySpan("LOC", 3, 7), EntitySpan("PER", 7, 8)]
     assert schemes.entities(tags, scheme) == (adjacent if scheme == "io" else FOUND)
 
 
@@ -61,13 +61,13 @@ def test_any_tags_are_read_as_in_the_exported_model():
     rows = zip(*(part.to_list() for part in expected), strict=True)
     for sentence, row in zip(ids, rows, strict=True):
         found = schemes.entities([labels[index] for index in sentence])
-        assert found == [Entity(kind.decode(), start, end) for kind, start, end in zip(*row, strict=True)]
+        assert found == [EntitySpan(kind.decode(), start, end) for kind, start, end in zip(*row, strict=True)]
 
 
 def test_scores():
     """Two of three predictions are right, of four entities: precision 2/3, recall 1/2, F1 4/7."""
     golds = [FOUND, []]
-    predictions = [[FOUND[0], Entity("LOC", 3, 7), FOUND[3]], []]
+    predictions = [[FOUND[0], EntitySpan("LOC", 3, 7), FOUND[3]], []]
     assert metrics.entity_scores(golds, predictions) == {"f1": 4 / 7, "precision": 2 / 3, "recall": 1 / 2}
     assert metrics.table(golds, predictions)[::2] == [("LOC", 0, 0, 0, 2, 1), ("all", 2 / 3, 1 / 2, 4 / 7, 4, 3)]
     assert metrics.entity_scores([[]], [[]]) == {"f1": 0.0, "precision": 0.0, "recall": 0.0}
