@@ -37,7 +37,7 @@ class NewPieces(NamedTuple):
 class Tokenizer:
     """Extracts added tokens and kept special tokens; a subclass splits the rest.
 
-    It has `_create_kernels`, `_pieces_of_rest` and `_starts_words`.
+    It has the methods that are not implemented here.
 
     A call returns ragged int32 ids with the shape of the texts plus one axis; `with_offsets` `(ids, starts, ends)`.
     `vocabulary` is a `Vocabulary`; for the other arguments see `BertTokenizer`.
@@ -123,6 +123,10 @@ class Tokenizer:
         normal_literals = Literals(normal, tokens, self.spaced, trim) if normal else None
         return exact_literals, normal_literals
 
+    def _normalized(self, content):
+        """Returns the strings that the content of an added token may become in normalized texts, a list."""
+        raise NotImplementedError
+
     def _tokenize(self, texts):
         return self._pieces(texts, offsets=False)[0]
 
@@ -130,13 +134,17 @@ class Tokenizer:
         return self._pieces(texts, offsets=True)
 
     def _pieces(self, texts, offsets):
-        """Returns `(ids,)`, or `(ids, starts, ends)`."""
+        """Returns `(ids,)` of strings `(texts,)`, or with `offsets` `(ids, starts, ends)`, ragged `(texts, pieces)`."""
         if self._exact is None:
             return self._pieces_of_rest(texts, offsets)
         # The splitting kernel ends a text at NUL. Clean-up removes both characters.
         without_nul = tf.strings.regex_replace(texts, "\\x00", "\x01")
         parts = self._exact.split(without_nul)
         return join(parts, *self._pieces_of_rest(parts.rest, offsets))
+
+    def _pieces_of_rest(self, texts, offsets):
+        """Returns the same of texts without the tokens that are matched in original texts."""
+        raise NotImplementedError
 
 
 def tokenized(tokenize, texts):

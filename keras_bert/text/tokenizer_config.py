@@ -4,7 +4,13 @@ import dataclasses
 import logging
 import pathlib
 
-from keras_bert.text.tokenizer_json import STANDARD, added_token, check_added_ids, check_ids, no_piece
+from keras_bert.text.tokenizer_json import (
+    STANDARD,
+    added_token,
+    check_added_ids,
+    check_ids,
+    no_piece,
+)
 
 SETTINGS = "tokenizer_config.json"
 ADDED = "added_tokens.json"
@@ -155,8 +161,10 @@ class TokenizerConfig:
         for key, token in self.settings.items():
             if key.endswith("_token") and key not in ROLES and isinstance(token, str | dict):
                 named[key] = token
-        found = [*entries(named), *self.settings[EXTRA]]
-        return {entry["content"]: entry for entry in found}
+        by_content = {}
+        for entry in [*entries(named), *self.settings[EXTRA]]:
+            by_content[entry["content"]] = entry
+        return by_content
 
 
 def _extended(pieces, contents, path):
@@ -177,11 +185,11 @@ def _extended(pieces, contents, path):
 def entries(tokens):
     """Returns the entries of a list or a dict of special tokens, which may be strings."""
     values = tokens.values() if isinstance(tokens, dict) else tokens
-    found = []
+    special_entries = []
     for token in values:
         entry = token if isinstance(token, dict) else {"content": token}
-        found.append(entry | {"special": True})
-    return found
+        special_entries.append(entry | {"special": True})
+    return special_entries
 
 
 def content_of(token):

@@ -82,7 +82,7 @@ class Vocabulary:
         # BERT's names are looked up before any of them is added: none stands for another name.
         ids_of_names = {name: self.id(piece) for name, piece in self.special_tokens.items()}
         self._ids.update(ids_of_names)
-        self._check()
+        self._check_values()
         by_id = sorted(self.added_tokens, key=lambda token: self._ids[token.content])
         self.added_tokens = tuple(by_id)
 
@@ -90,7 +90,8 @@ class Vocabulary:
         """Returns a vocabulary with other settings; `None` keeps one."""
         return Vocabulary(self, **settings)
 
-    def _check(self):
+    def _check_values(self):
+        """Raises for pieces or settings that no tokenizer can have."""
         check_any(self.pieces, self.source)
         self.algorithm.check_pieces(self)
         check_special_tokens(self._ids, self.pieces, self.source)

@@ -69,14 +69,10 @@ class WordPiece(Algorithm):
 
     def read_json(self, path, content, bert_defaults):
         _check_has_pieces(path, content)
-        bert_normalizer = _bert_normalizer(content.get("normalizer"))
-        sections = content | {"normalizer": bert_normalizer}
-        other_steps = {}
-        if not bert_defaults:
-            other_steps = _other_steps(path, sections)
-            # What is not BERT's is read by itself: for the rest, such a section has BERT's values.
-            for name in other_steps:
-                sections[name] = {}
+        sections = content | {"normalizer": _bert_normalizer(content.get("normalizer"))}
+        other_steps = {} if bert_defaults else _other_steps(path, sections)
+        # These are kept as they are: for the rest, their sections have BERT's values.
+        sections.update({name: {} for name in other_steps})
         _check_fixed(path, sections, bert_defaults)
 
         vocabulary = content["model"]["vocab"]
