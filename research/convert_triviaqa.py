@@ -56,8 +56,8 @@ def main(arguments):
     print(f"{counts.questions:,} questions, {counts.pairs:,} question-document pairs:")
     for reason, text in _REASONS.items():
         if counts.dropped[reason]:
-            known = counts.first_missing if reason == "missing" else arguments.max_words
-            print(f"{counts.dropped[reason]:,} {text.format(known)}")
+            detail = counts.first_missing if reason == "missing" else arguments.max_words
+            print(f"{counts.dropped[reason]:,} {text.format(detail)}")
     kept = f"{counts.kept:,} kept, of {counts.answered:,} questions, in {counts.paragraphs:,} contexts"
     print(f"{kept}: {arguments.output}")
 
@@ -74,6 +74,40 @@ class Counts:
     dropped: collections.Counter = dataclasses.field(default_factory=collections.Counter)  # Pairs by `_REASONS`.
     first_missing: str | None = None  # Document.
 
+    def add(self, questions=0, pairs=0):
+        """Counts questions and pairs that were read."""
+        self.questions += questions
+        self.pairs += pairs
+
+    def drop_missing(self, document, pairs):
+        """Counts the pairs of a document that is not there."""
+        if self.first_missing is None:
+            self.first_missing = str(document)
+        self.dropped["missing"] += pairs
+
+    def keep_paragraph(self, pairs, new_questions):
+        """Counts the pairs of a document that are written, and the questions that had no pair before."""
+        self.paragraphs += 1
+        self.kept += pairs
+        self.answered += new_questions
+
+
+@dataclasses.dataclass(frozen=True)
+class Question:
+    """A question of TriviaQA, with all accepted answers."""
+
+    name: str
+    text: str
+    aliases: list
+
+
+@dataclasses.dataclass(frozen=True)
+class Document:
+    """A document of the evidence, with the questions that are asked about it, by the id of the pair."""
+
+    title: str
+    questions: dict = dataclasses.field(default_factory=dict)
+
 
 def convert(qa, evidence, output, max_words=400, sources=None):
     """Converts TriviaQA questions to a file in SQuAD 1.1 format, and returns `Counts`.
@@ -81,15 +115,20 @@ def convert(qa, evidence, output, max_words=400, sources=None):
     Each document becomes a paragraph with all its questions. Question ids are `QuestionId--Filename`. The arguments are
     those of the command.
     """
-    qa, evidence, output = [pathlib.Path(path) for path in qa], pathlib.Path(evidence), pathlib.Path(output)
-    _check(qa, evidence, output, max_words, sources)
-    counts, documents = Counts(), {}
+    qa = [pathlib.Path(path) for path in qa]
+    evidence = pathlib.Path(evidence)
+    output = pathlib.Path(output)
+    _check_arguments(qa, evidence, output, max_words, sources)
+    counts = Counts()
+    documents = {}
     for path in qa:
         _collect(path, sources, documents, counts)
     with replacing(output) as temporary, open(temporary, "w", encoding="utf-8") as file:
         file.write('{"version": "1.1", "data": [')
-        for number, article in enumerate(_articles(documents, evidence, max_words, counts)):
-            file.write(("," if number else "") + "\n" + json_text(article, ensure_ascii=True))
+        separator = "\n"
+        for article in _articles(documents, evidence, max_words, counts):
+            file.write(separator + json_text(article, ensure_ascii=True))
+            separator = ",\n"
         file.write("\n]}\n")
         _check_kept(evidence, counts, max_words)
     return counts
@@ -97,8 +136,10 @@ def convert(qa, evidence, output, max_words=400, sources=None):
 
 def first_words(text, count):
     """Returns the text from its first word to the end of word number `count`."""
-    places = [word.span() for word in itertools.islice(re.finditer(r"\S+", text), count)]
-    return text[places[0][0] : places[-1][1]] if places else ""
+    words = list(itertools.islice(re.finditer(r"\S+", text), count))
+    if not words:
+        return ""
+    return text[words[0].start() : words[-1].end()]
 
 
 def find_answer(context, aliases):
@@ -106,17 +147,28 @@ def find_answer(context, aliases):
 
     Ignores case, characters between words, and an article at the start of an alias, or at its end after a comma.
     """
-    starting = collections.defaultdict(list)
-    aliases = [[word for word, _, _ in _words(_ARTICLE.sub("", alias))] for alias in aliases]
-    for words in sorted(aliases, key=len, reverse=True):
-        if not _ARTICLES.issuperset(words):
-            starting[words[0]].append(words)
-    places = _words(context)
-    for index, (word, first, _) in enumerate(places):
-        for words in starting.get(word, ()):
-            if words == [word for word, _, _ in places[index : index + len(words)]]:
-                return first, places[index + len(words) - 1][2]
+    aliases_by_word = _aliases_by_first_word(aliases)
+    words_in_context = _words(context)
+    folded = [word for word, _, _ in words_in_context]
+    for index, (word, start, _) in enumerate(words_in_context):
+        for alias in aliases_by_word.get(word, ()):
+            if alias == folded[index : index + len(alias)]:
+                _, _, end = words_in_context[index + len(alias) - 1]
+                return start, end
     return None
+
+
+def _aliases_by_first_word(aliases):
+    """Returns the words of aliases, the longest ones first, by their first word; none that are articles alone."""
+    all_words = []
+    for alias in aliases:
+        words = [word for word, _, _ in _words(_ARTICLE.sub("", alias))]
+        if not _ARTICLES.issuperset(words):
+            all_words.append(words)
+    by_first_word = collections.defaultdict(list)
+    for words in sorted(all_words, key=len, reverse=True):
+        by_first_word[words[0]].append(words)
+    return by_first_word
 
 
 def _words(text):
@@ -131,7 +183,8 @@ def _fold(text):
     return unicodedata.normalize("NFD", unicodedata.normalize("NFD", text).casefold())
 
 
-def _check(qa, evidence, output, max_words, sources):
+def _check_arguments(qa, evidence, output, max_words, sources):
+    """Raises an error for arguments of `convert` that are wrong."""
     if not qa:
         raise ValueError("`qa` names no file. Expected files such as qa/wikipedia-train.json")
     if sources is not None and (not sources or not set(sources) <= set(_PAGES)):
@@ -147,45 +200,51 @@ def _check(qa, evidence, output, max_words, sources):
 
 
 def _collect(path, sources, documents, counts):
-    """Adds the questions of a file to `documents`: title and `{id: (id, question, aliases)}` of each document."""
+    """Adds the questions of a file to `documents`, a dict of `Document`s by their path in the evidence."""
     content = read_object(path)
     if not isinstance(content.get("Data"), list):
         raise ValueError(f"{path}: expected TriviaQA's format, an object with a list `Data`")
-    domain = content.get("Domain")
-    if sources is None and domain not in list(_SOURCES):
-        raise ValueError(
-            f"{path}: `Domain` must be {' or '.join(_SOURCES)}, unless `sources` are given. Received: {domain!r:.80}"
-        )
-    sources = sources or _SOURCES[domain]
+    sources = sources or _sources_of_domain(path, content)
     for number, entry in enumerate(content["Data"]):
         name = _field(f"{path}: question {number}", entry, "QuestionId", str)
         place = f"{path}: {name}"
-        question = name, _field(place, entry, "Question", str), _aliases(place, entry)
-        counts.questions += 1
+        question = Question(name, _field(place, entry, "Question", str), _aliases(place, entry))
+        counts.add(questions=1)
         for source, page in _pages(place, entry, sources):
-            counts.pairs += 1
-            verified = entry.get("QuestionPartOfVerifiedEval", True) and page.get("DocPartOfVerifiedEval", True)
-            if content.get("VerifiedEval") and not verified:
+            counts.add(pairs=1)
+            is_verified = entry.get("QuestionPartOfVerifiedEval", True) and page.get("DocPartOfVerifiedEval", True)
+            if content.get("VerifiedEval") and not is_verified:
                 counts.dropped["unverified"] += 1
             elif "Filename" not in page:
                 counts.dropped["unnamed"] += 1
             else:
                 filename = _filename(place, page)
                 title = _encodable(str(page.get("Title") or filename))
-                _, questions = documents.setdefault(f"{source}/{filename}", (title, {}))
-                if f"{name}--{filename}" in questions:
+                document = documents.setdefault(f"{source}/{filename}", Document(title))
+                pair = f"{name}--{filename}"
+                if pair in document.questions:
                     counts.dropped["repeated"] += 1
                 else:
-                    questions[f"{name}--{filename}"] = question
+                    document.questions[pair] = question
 
 
-def _field(place, entry, name, kind, default=None):
+def _sources_of_domain(path, content):
+    """Returns the folders of the evidence that a file of questions is about."""
+    domain = content.get("Domain")
+    if domain not in list(_SOURCES):
+        raise ValueError(
+            f"{path}: `Domain` must be {' or '.join(_SOURCES)}, unless `sources` are given. Received: {domain!r:.80}"
+        )
+    return _SOURCES[domain]
+
+
+def _field(place, entry, name, value_type, default=None):
     """Returns a value of a JSON object, or raises an error with its place in the file if the type is wrong."""
     value = entry.get(name, default) if isinstance(entry, dict) else None
-    if not isinstance(value, kind):
-        expected = {str: "a string", list: "a list", dict: "an object"}[kind]
+    if not isinstance(value, value_type):
+        expected = {str: "a string", list: "a list", dict: "an object"}[value_type]
         raise ValueError(f"{place}: `{name}` must be {expected}. Received: {value!r:.80}")
-    return _encodable(value) if kind is str else value
+    return _encodable(value) if value_type is str else value
 
 
 def _encodable(text):
@@ -198,22 +257,28 @@ def _aliases(place, entry):
     if "Answer" not in entry:
         raise ValueError(f"{place} has no `Answer`. Expected the questions of train or dev, not of test")
     answer = _field(place, entry, "Answer", dict)
-    aliases = [_field(place, answer, "Value", str), *_field(place, answer, "Aliases", list)]
+    aliases = [_field(place, answer, "Value", str)]
+    aliases += _field(place, answer, "Aliases", list)
     aliases += _field(place, answer, "HumanAnswers", list, [])
-    if wrong := [alias for alias in aliases if not isinstance(alias, str)]:
-        raise ValueError(f"{place}: the answers must be strings. Received: {wrong[0]!r:.80}")
+    for alias in aliases:
+        if not isinstance(alias, str):
+            raise ValueError(f"{place}: the answers must be strings. Received: {alias!r:.80}")
     return list(dict.fromkeys(aliases))
 
 
 def _pages(place, entry, sources):
-    for source in [source for source in _PAGES if source in sources]:
-        for page in _field(place, entry, _PAGES[source], list, []):
+    """Yields the documents of a question with the folder of each, one of `sources`."""
+    for source, field in _PAGES.items():
+        if source not in sources:
+            continue
+        for page in _field(place, entry, field, list, []):
             if not isinstance(page, dict):
-                raise ValueError(f"{place}: `{_PAGES[source]}` must contain objects. Received: {page!r:.80}")
+                raise ValueError(f"{place}: `{field}` must contain objects. Received: {page!r:.80}")
             yield source, page
 
 
 def _filename(place, page):
+    """Returns the name of a document's file, which is in the evidence."""
     filename = _field(place, page, "Filename", str)
     if not filename or filename.startswith("/") or ".." in filename.split("/"):
         raise ValueError(f"{place}: `Filename` must be a file of the evidence. Received: {filename!r:.80}")
@@ -222,35 +287,39 @@ def _filename(place, page):
 
 def _articles(documents, evidence, max_words, counts):
     """Yields an article of one paragraph for each document that contains an answer."""
-    answered, names = set(), functools.lru_cache(maxsize=4)(_names)
-    for document, (title, questions) in documents.items():
-        path = _find(evidence / document, names)
+    answered = set()
+    file_names = functools.lru_cache(maxsize=4)(_file_names)
+    for name, document in documents.items():
+        path = _find(evidence / name, file_names)
         if path is None:
-            counts.first_missing = counts.first_missing or str(evidence / document)
-            counts.dropped["missing"] += len(questions)
+            counts.drop_missing(evidence / name, len(document.questions))
             continue
         context = first_words(path.read_bytes().decode("utf-8", "replace"), max_words)
-        entries = [_entry(context, name, *question[1:]) for name, question in questions.items()]
-        kept = [entry for entry in entries if entry]
-        if len(kept) < len(entries):
-            counts.dropped["no_answer" if context else "empty"] += len(entries) - len(kept)
-        if kept:
-            counts.kept += len(kept)
-            counts.paragraphs += 1
-            answered |= {question[0] for question, entry in zip(questions.values(), entries, strict=True) if entry}
-            yield {"title": title, "paragraphs": [{"context": context, "qas": kept}]}
-    counts.answered = len(answered)
+        entries = []
+        newly_answered = set()
+        for pair, question in document.questions.items():
+            place = find_answer(context, question.aliases)
+            if place is not None:
+                entries.append(_entry(context, pair, question, place))
+                newly_answered.add(question.name)
+        unanswered = len(document.questions) - len(entries)
+        if unanswered:
+            counts.dropped["no_answer" if context else "empty"] += unanswered
+        if entries:
+            counts.keep_paragraph(len(entries), len(newly_answered - answered))
+            answered |= newly_answered
+            yield {"title": document.title, "paragraphs": [{"context": context, "qas": entries}]}
 
 
-def _find(path, names):
+def _find(path, file_names):
     """Returns the file, or else the only one whose name differs just in case or encoding of accents, or `None`."""
     if os.path.isfile(path):  # Unlike `Path.is_file`, returns False for invalid names.
         return path
-    alike = names(path.parent).get(_fold(path.name), [])
+    alike = file_names(path.parent).get(_fold(path.name), [])
     return path.parent / alike[0] if len(alike) == 1 else None
 
 
-def _names(folder):
+def _file_names(folder):
     """Returns the file names of a folder, by normalized name."""
     names = collections.defaultdict(list)
     if os.path.isdir(folder):
@@ -260,16 +329,17 @@ def _names(folder):
     return names
 
 
-def _entry(context, name, question, aliases):
-    place = find_answer(context, aliases)
-    if place is None:
-        return None
-    answer = {"text": context[slice(*place)], "answer_start": place[0]}
-    return {"id": name, "question": question, "answers": [answer]}
+def _entry(context, pair, question, place):
+    """Returns a question with its answer in the context, as SQuAD has it."""
+    start, end = place
+    answer = {"text": context[start:end], "answer_start": start}
+    return {"id": pair, "question": question.text, "answers": [answer]}
 
 
 def _check_kept(evidence, counts, max_words):
-    considered = counts.pairs - sum(counts.dropped[reason] for reason in ("repeated", "unnamed", "unverified"))
+    """Raises an error if no pair was kept."""
+    left_out = sum(counts.dropped[reason] for reason in ("repeated", "unnamed", "unverified"))
+    considered = counts.pairs - left_out
     if considered and counts.dropped["missing"] == considered:
         raise ValueError(
             f"{evidence}: all documents are missing, the first is {counts.first_missing}. Expected TriviaQA's "

@@ -64,8 +64,9 @@ def compare(task, scores, test_scores=None):
         return {}, [squad(scores)]
     if isinstance(task, TaggingTask):
         return {}, conll_2003(task, scores, test_scores)
-    is_swag = isinstance(task, MultipleChoiceTask) and task.data.dev.swag
-    return {}, [_table("SWAG", ("dev", "test"), _SWAG, (scores["accuracy"], None))] if is_swag else []
+    if isinstance(task, MultipleChoiceTask) and task.data.dev.swag:
+        return {}, [_table("SWAG", ("dev", "test"), _SWAG, (scores["accuracy"], None))]
+    return {}, []
 
 
 def glue(scores, config):
@@ -74,39 +75,59 @@ def glue(scores, config):
 
     if any(name not in _GLUE_TASKS for name in scores):
         return {}, []
+    models = [_GLUE[12, 768], _GLUE[24, 1024]]
     size = (config.num_hidden_layers, config.hidden_size)
-    same = [_GLUE[size]] if isinstance(config, keras_bert.BertConfig) and size in _GLUE else []
-    rows, facts = {}, {}
-    for name, numbers in same or [_GLUE[12, 768], _GLUE[24, 1024]]:
-        rows[f"{name}, test"] = known = dict(zip(_GLUE_TASKS, numbers, strict=True))
-        if shown := ", ".join(f"{task}: {known[task]}%" for task in scores if known[task] is not None):
-            facts[f"{name}, test"] = shown
+    if isinstance(config, keras_bert.BertConfig) and size in _GLUE:
+        models = [_GLUE[size]]
+    rows = {}
+    facts = {}
+    for name, numbers in models:
+        row = f"{name}, test"
+        rows[row] = dict(zip(_GLUE_TASKS, numbers, strict=True))
+        known = [f"{task}: {rows[row][task]}%" for task in scores if rows[row][task] is not None]
+        if known:
+            facts[row] = ", ".join(known)
     return facts, [leaderboard.table(scores, rows)]
 
 
 def squad(scores):
     """Returns the table for the dev scores of SQuAD."""
     version_2 = "exact" in scores
-    ours = scores["exact" if version_2 else "exact_match"] / 100, scores["f1"] / 100
-    title, columns = f"SQuAD {'2.0' if version_2 else '1.1'}", ("exact match", "F1")
-    return _table(title, columns, _SQUAD[version_2], ours, "ours, dev")
+    if version_2:
+        title = "SQuAD 2.0"
+        exact_match = scores["exact"]
+    else:
+        title = "SQuAD 1.1"
+        exact_match = scores["exact_match"]
+    ours = (exact_match / 100, scores["f1"] / 100)
+    return _table(title, ("exact match", "F1"), _SQUAD[version_2], ours, "ours, dev")
 
 
 def conll_2003(task, scores, test_scores=None):
     """Returns the table for the scores of named entities in a list, which is empty for other data than CoNLL-2003."""
     types = {label[2:] for label in task.labels if label != "O"}
-    if types != {"LOC", "MISC", "ORG", "PER"} or _words(task, "dev") != _WORDS["dev"]:
+    if types != {"LOC", "MISC", "ORG", "PER"} or _count_words(task, "dev") != _WORDS["dev"]:
         return []
-    official = test_scores["f1"] if test_scores and _words(task, "test") == _WORDS["test"] else None
-    return [_table("CoNLL-2003", ("dev F1", "test F1"), _CONLL_2003, (scores["f1"], official))]
+    test_f1 = None
+    if test_scores and _count_words(task, "test") == _WORDS["test"]:
+        test_f1 = test_scores["f1"]
+    return [_table("CoNLL-2003", ("dev F1", "test F1"), _CONLL_2003, (scores["f1"], test_f1))]
 
 
-def _words(task, split):
-    return sum(len(words) for part in task.splits.get(split, ()) for words in part.examples.words or ())
+def _count_words(task, split):
+    """Returns the number of words of all sentences of a split."""
+    count = 0
+    for part in task.splits.get(split, ()):
+        count += sum(map(len, part.examples.words or ()))
+    return count
 
 
 def _table(title, columns, published, ours, name="ours"):
-    """Returns a Markdown table; `ours` are from 0 to 1, the published ones in percent."""
-    rows = {name: [part and 100 * part for part in ours], **published}
-    cells = [[row, *("" if part is None else f"{part:.1f}" for part in numbers)] for row, numbers in rows.items()]
-    return markdown([title, *columns], cells)
+    """Returns a Markdown table; `ours` are from 0 to 1, the published ones in percent; `None` for none."""
+    ours_in_percent = [None if score is None else 100 * score for score in ours]
+    rows = {name: ours_in_percent} | published
+    lines = []
+    for row, scores in rows.items():
+        cells = ["" if score is None else f"{score:.1f}" for score in scores]
+        lines.append([row, *cells])
+    return markdown([title, *columns], lines)

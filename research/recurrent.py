@@ -40,13 +40,14 @@ class EncoderFeatures(Composite):
 
     def count(self, blocks):
         """Returns the number of states that are selected from an encoder with this number of blocks."""
-        least = max(1, -_STATES[self.features].start)
+        selected = _STATES[self.features]
+        least = max(1, -selected.start)
         if blocks < least:
             raise ValueError(
                 f"`features`={self.features!r} needs an encoder with at least {least} blocks. Received: {blocks} "
                 "block(s); use 'last' or 'sum_all'"
             )
-        return len(range(blocks + 1)[_STATES[self.features]])
+        return len(range(blocks + 1)[selected])
 
 
 @keras.saving.register_keras_serializable(package="research")
@@ -92,22 +93,28 @@ class BiLSTM(Composite):
         super().__init__(**kwargs)
         self.units = units
         self.separate = separate
-        # Not cuDNN: its operation in a SavedModel would need a GPU.
-        options = {"return_sequences": True, "use_cudnn": False, **self.part_options}
+        options = dict(self.part_options)
+        options["return_sequences"] = True
+        options["use_cudnn"] = False  # Its operation in a SavedModel would need a GPU.
         options["recurrent_initializer"] = Orthogonal()
         self.forward = keras.layers.LSTM(units, name="forward", **options)
         self.backward = keras.layers.LSTM(units, go_backwards=True, name="backward", **options)
 
     def build(self, inputs_shape, padding_mask_shape=None):
-        shape = (None, None, inputs_shape[-1] // 2 if self.separate else inputs_shape[-1])
-        self.forward.build(shape)
-        self.backward.build(shape)
+        width = inputs_shape[-1]
+        if self.separate:
+            width //= 2
+        self.forward.build((None, None, width))
+        self.backward.build((None, None, width))
 
     def call(self, inputs, padding_mask, training=None):
         mask = ops.not_equal(padding_mask, 0)
-        left, right = ops.split(inputs, 2, axis=-1) if self.separate else (inputs, inputs)
+        left = right = inputs
+        if self.separate:
+            left, right = ops.split(inputs, 2, axis=-1)
         backward = ops.flip(self.backward(right, mask=mask, training=training), axis=1)
-        outputs = ops.concatenate([self.forward(left, mask=mask, training=training), backward], axis=-1)
+        forward = self.forward(left, mask=mask, training=training)
+        outputs = ops.concatenate([forward, backward], axis=-1)
         return outputs * ops.cast(ops.expand_dims(mask, -1), outputs.dtype)
 
     def compute_output_shape(self, inputs_shape, padding_mask_shape=None):

@@ -28,6 +28,7 @@ class Arguments(run_tagging.Arguments):
     plugins: list[str] = flag(("research.feature_tagging",), "Modules to import first.", section="other")
 
     def create_task(self):
+        """Returns the task, whose features are kept beside its runs."""
         from research.feature_tagging.task import BiLSTMSettings, FeatureTaggingTask
 
         start = keras_bert.tasks.Start(self.model, keras_bert.load(self.model), keras_bert.load)
@@ -35,7 +36,8 @@ class Arguments(run_tagging.Arguments):
         return FeatureTaggingTask(self.data, start, self.settings, self.output / "features", bilstm)
 
     def choices(self, task):
-        return {"features": self.features, **super().choices(task)}
+        """Returns the grid of the runs, with the features first."""
+        return {"features": self.features} | super().choices(task)
 
 
 def check(arguments):

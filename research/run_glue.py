@@ -16,7 +16,8 @@ from research.rivals.flags import RATES, NewModels
 
 
 class Arguments(NewModels, run_glue.Arguments):
-    kind, wording = "bilstm", {**run_glue.Arguments.wording, **RATES}
+    kind = "bilstm"
+    wording = run_glue.Arguments.wording | RATES
 
 
 if __name__ == "__main__":

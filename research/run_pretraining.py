@@ -16,19 +16,22 @@ from research.rivals.config import named_rival
 
 class Arguments(run_pretraining.Arguments):
     def new_model(self):
+        """Returns the `config` of `PretrainingSettings`: that of a bilm."""
         from research.rivals.pretraining import NewLanguageModel
 
         return NewLanguageModel(self.config)
 
     def objective(self):
+        """Returns the `Objective`: the next and the previous token."""
         from research.rivals.pretraining import LanguageModelObjective
 
         return self.fill(LanguageModelObjective, masking=None)
 
     def next_step(self):
-        output, files = shlex.quote(self.output_dir), "--task=classification --train_file=train.csv --dev_file=dev.csv"
-        line = f"python -m research.run_glue {files} --model=bilstm --language_model={output}/model"
-        return "Trains a BiLSTM with its states as features", line
+        """Returns what trains from the model, and the command."""
+        files = "--task=classification --train_file=train.csv --dev_file=dev.csv"
+        model = f"--model=bilstm --language_model={shlex.quote(self.output_dir)}/model"
+        return "Trains a BiLSTM with its states as features", f"python -m research.run_glue {files} {model}"
 
 
 def check(arguments):

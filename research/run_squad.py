@@ -13,7 +13,8 @@ from research.rivals.flags import RATES, NewModels
 
 
 class Arguments(NewModels, run_squad.Arguments):
-    kind, wording = "bidaf", {**run_squad.Arguments.wording, **RATES}
+    kind = "bidaf"
+    wording = run_squad.Arguments.wording | RATES
 
 
 if __name__ == "__main__":

@@ -70,18 +70,30 @@ class Arguments(CommandArguments):
 
     def changed(self, scale):
         """Returns a `Scale` with the values of the flags."""
-        limits = {"train_examples": self.max_train_examples, "dev_examples": self.max_dev_examples}
-        changes = {"learning_rates": self.learning_rate and tuple(self.learning_rate), **limits}
-        changes = {name: value for name, value in changes.items() if value} | self.values("batch_size", "epochs")
-        values = {
+        learning_rates = tuple(self.learning_rate or ())
+        changes_of_tasks = {
+            "learning_rates": learning_rates,
+            "train_examples": self.max_train_examples,
+            "dev_examples": self.max_dev_examples,
+            "batch_size": self.batch_size,
+            "epochs": self.epochs,
+        }
+        changes = {
             "config": self.config,
             "phases": tuple(common_flags.phases(self.phase)),
             "learning_rate": self.pretraining_learning_rate,
-            "seeds": self.seed and tuple(self.seed),
-            "recurrent_rates": changes.get("learning_rates"),
+            "seeds": tuple(self.seed or ()),
+            "recurrent_rates": learning_rates,
         }
-        tasks = {name: dataclasses.replace(recipe, **changes) for name, recipe in scale.tasks.items()}
-        return dataclasses.replace(scale, tasks=tasks, **{name: value for name, value in values.items() if value})
+        tasks = {}
+        for name, recipe in scale.tasks.items():
+            tasks[name] = dataclasses.replace(recipe, **_given_values(changes_of_tasks))
+        return dataclasses.replace(scale, tasks=tasks, **_given_values(changes))
+
+
+def _given_values(changes):
+    """Returns the changes whose flags are given."""
+    return {name: value for name, value in changes.items() if value}
 
 
 def check(arguments):
@@ -92,22 +104,35 @@ def check(arguments):
             received = ",".join(map(str, values))
             raise ValueError(f"--{name} must be a list without duplicates. Received: {received}")
     rows = define(arguments.study, arguments.scale == "base").rows
-    for name, known in {"rows": [row.key for row in rows if row.is_built], "tasks": TASKS}.items():
-        if unknown := [value for value in getattr(arguments, name) or () if value not in known]:
-            raise ValueError(f"--{name} must be some of {', '.join(known)}. Received: {','.join(unknown)}")
+    _check_known("rows", arguments.rows, [row.key for row in rows if row.is_built])
+    _check_known("tasks", arguments.tasks, TASKS)
     for seed in arguments.seed or ():
         if not 0 <= seed < 2**32:
             raise ValueError(f"--seed must be from 0 to {2**32 - 1}. Received: {seed}")
-    for name, rates in arguments.values("pretraining_learning_rate", "learning_rate").items():
-        for value in rates if isinstance(rates, list) else [rates]:
-            if not 0 < value < math.inf:
-                raise ValueError(f"--{name} must be a positive number. Received: {value}")
+    if arguments.pretraining_learning_rate is not None:
+        _check_positive("pretraining_learning_rate", [arguments.pretraining_learning_rate])
+    _check_positive("learning_rate", arguments.learning_rate or ())
+
+
+def _check_known(name, values, known):
+    """Raises an error for values of a flag, `None` for none, that are not known."""
+    unknown = [value for value in values or () if value not in known]
+    if unknown:
+        raise ValueError(f"--{name} must be some of {', '.join(known)}. Received: {','.join(unknown)}")
+
+
+def _check_positive(name, values):
+    """Raises an error for values of a flag that are not positive numbers."""
+    for value in values:
+        if not 0 < value < math.inf:
+            raise ValueError(f"--{name} must be a positive number. Received: {value}")
 
 
 def main(arguments):
     from research.studies.results import write_results
 
-    began, output = time.monotonic(), pathlib.Path(arguments.output_dir)
+    began = time.monotonic()
+    output = pathlib.Path(arguments.output_dir)
     runner = _create_runner(arguments, output)
     write_text(output / "flags.txt", arguments.flagfile)
     runner.prepare()
@@ -130,34 +155,54 @@ def main(arguments):
 
 
 def _tell_cost(arguments, runner, recipes, pairs):
+    """Says what is left to do, and how long it will take."""
     from research.studies import cost
 
     _LOG.info("%s, %s: %s", runner.definition.title, arguments.scale, cost.work_text(runner, recipes, pairs))
     if recipes or pairs:
         _LOG.info("timing a few steps of each kind of model ...")
         with contextlib.redirect_stderr(io.StringIO()):  # The progress of these steps.
-            hours = map(_hours, cost.estimate(runner, recipes, pairs))
-        rest = "; not counted: training BiLSTM and BiDAF" if any(row.recurrent for row, _ in pairs) else ""
-        _LOG.info("estimate: %s of pre-training and %s of fine-tuning%s", *hours, rest)
+            pretraining, finetuning = cost.estimate(runner, recipes, pairs)
+        are_recurrent = any(row.recurrent for row, _ in pairs)
+        rest = "; not counted: training BiLSTM and BiDAF" if are_recurrent else ""
+        _LOG.info(
+            "estimate: %s of pre-training and %s of fine-tuning%s",
+            _duration(pretraining),
+            _duration(finetuning),
+            rest,
+        )
 
 
-def _hours(seconds):
+def _duration(seconds):
+    """Returns a time in words."""
     if seconds < 120:
         return "less than 2 minutes"
-    return f"{seconds / 3600:.1f} hours" if seconds >= 5400 else f"{seconds / 60:.0f} minutes"
+    if seconds < 5400:
+        return f"{seconds / 60:.0f} minutes"
+    return f"{seconds / 3600:.1f} hours"
 
 
 def _create_runner(arguments, output):
+    """Returns the `StudyRunner` of a study, with the values of the flags."""
     from research.studies.columns import open_columns
     from research.studies.corpus import Corpus
     from research.studies.runner import StudyRunner
 
-    scale, rows = arguments.changed(SCALES[arguments.scale]), arguments.rows
+    scale = arguments.changed(SCALES[arguments.scale])
     definition = define(arguments.study, arguments.scale == "base")
     columns = open_columns(arguments.tasks or definition.tasks, scale, arguments, definition.metrics)
     corpus = Corpus(arguments.data, arguments.eval_data, arguments.vocab, arguments.lowercase)
     strategy = keras_bert.create_strategy(arguments.strategy)
-    return StudyRunner(definition, scale, columns, corpus, output, rows, strategy, arguments.precision)
+    return StudyRunner(
+        definition,
+        scale,
+        columns,
+        corpus,
+        output,
+        rows=arguments.rows,
+        strategy=strategy,
+        precision=arguments.precision,
+    )
 
 
 if __name__ == "__main__":

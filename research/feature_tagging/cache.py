@@ -28,12 +28,20 @@ class FeatureCache:
     def __init__(self, path, inputs, width: int, dtype: str = "float16", key=None):
         if dtype not in ("float16", "float32"):
             raise ValueError(f"`dtype` must be 'float16' or 'float32'. Received: dtype={dtype!r}")
-        self.path, self.width, self.dtype = pathlib.Path(path), width, np.dtype(dtype)
-        self._metadata = self.path.with_suffix(".json")
-        self._inputs, self._array = inputs, None
+        self.path = pathlib.Path(path)
+        self.width = width
+        self.dtype = np.dtype(dtype)
         self.lengths = inputs["padding_mask"].row_lengths().numpy()
+        self._inputs = inputs
+        self._array = None  # The features, after `compute`.
+        self._metadata = self.path.with_suffix(".json")
         self._ends = np.cumsum(self.lengths)
-        self._key = {"model": key, "rows": rows_fingerprint(inputs), "shape": [self.tokens, width], "dtype": dtype}
+        self._key = {
+            "model": key,
+            "rows": rows_fingerprint(inputs),
+            "shape": [self.tokens, width],
+            "dtype": dtype,
+        }
 
     @property
     def tokens(self):
@@ -51,7 +59,9 @@ class FeatureCache:
 
     def metadata(self):
         """Returns what is known of a complete file that fits, a dict with `seconds`; `None` if there is none."""
-        if not (self.path.is_file() and self._metadata.is_file()) or self.path.stat().st_size < self.size:
+        if not self.path.is_file() or not self._metadata.is_file():
+            return None
+        if self.path.stat().st_size < self.size:
             return None
         try:
             metadata = read_json(self._metadata)
@@ -75,6 +85,7 @@ class FeatureCache:
         self._array = np.load(self.path, mmap_mode="r")
 
     def _check_space(self):
+        """Raises an error if the features do not fit on the disk."""
         free = shutil.disk_usage(self.path.parent).free
         if self.size > free:
             raise ValueError(
@@ -83,6 +94,8 @@ class FeatureCache:
             )
 
     def _write(self, path, model, batch_size):
+        """Computes the features of all rows into a file."""
+
         @tf.function(reduce_retracing=True, autograph=False)
         def run(inputs):
             return tf.cast(model(inputs, training=False)["features"], self.dtype)
@@ -92,21 +105,30 @@ class FeatureCache:
         tracked = track(batches.dataset(), "computing features, batches", total=batches.steps)
         for (inputs, _, _), rows in zip(tracked, batches.row_indices(), strict=True):
             features = run(inputs).numpy()
-            for row, values in zip(rows[rows >= 0], features, strict=False):
-                values = values[: self.lengths[row]]
-                if not np.isfinite(values).all():
-                    raise ValueError(
-                        f"the features of row {row} are not finite in {self.dtype.name}. Expected finite features: "
-                        + ("use float32" if self.dtype == np.float16 else "check the model")
-                    )
-                array[self._ends[row] - self.lengths[row] : self._ends[row]] = values
+            for row, padded in zip(rows[rows >= 0], features, strict=False):
+                values = padded[: self.lengths[row]]
+                self._check_finite(row, values)
+                array[self._tokens_of(row)] = values
         array.flush()
+
+    def _check_finite(self, row, values):
+        """Raises an error for features of a row that are not finite."""
+        if np.isfinite(values).all():
+            return
+        fix = "use float32" if self.dtype == np.float16 else "check the model"
+        raise ValueError(
+            f"the features of row {row} are not finite in {self.dtype.name}. Expected finite features: {fix}"
+        )
+
+    def _tokens_of(self, row):
+        """Returns where the tokens of a row are in the file."""
+        return slice(self._ends[row] - self.lengths[row], self._ends[row])
 
     def read(self, rows, length):
         """Returns the features of rows, `(rows, length, width)`, padded with zeros."""
         batch = np.zeros((len(rows), length, self.width), self.dtype)
         for place, row in zip(batch, rows, strict=True):
-            place[: self.lengths[row]] = self._array[self._ends[row] - self.lengths[row] : self._ends[row]]
+            place[: self.lengths[row]] = self._array[self._tokens_of(row)]
         return batch
 
 

@@ -9,7 +9,8 @@ from keras_bert.models import run_encoder
 from research.recurrent import BiLSTM, EncoderFeatures, WeightedSum
 
 _MOST_LAYERS = 8
-_LSTM = [f"{side}.cell.{part}" for side in ("forward", "backward") for part in ("kernel", "recurrent_kernel", "bias")]
+_SIDES = ("forward", "backward")
+_LSTM_WEIGHTS = ("kernel", "recurrent_kernel", "bias")
 
 
 def build_bilstm_tagger(encoder, num_classes, features="concat_last_four", width=768, num_layers=2, dropout=0.5):
@@ -32,9 +33,9 @@ def build_bilstm_tagger(encoder, num_classes, features="concat_last_four", width
     """
     # Layers
     encoding = keras_bert.describe(encoder)
-    _check(num_classes=num_classes, width=width, num_layers=num_layers)
-    dtype, frozen = encoding.dtype, encoding.layers
-    for layer in frozen.values():
+    _check_sizes(num_classes=num_classes, width=width, num_layers=num_layers)
+    dtype = encoding.dtype
+    for layer in encoding.layers.values():
         layer.trainable = False
     select = EncoderFeatures(features, dtype=dtype, name="features")
     count = select.count(encoding.config.num_hidden_layers)
@@ -50,7 +51,8 @@ def build_bilstm_tagger(encoder, num_classes, features="concat_last_four", width
 
     # Wiring
     inputs = encoder.input
-    selected = select(run_encoder(frozen, inputs, inference=True)[0])
+    states, _ = run_encoder(encoding.layers, inputs, inference=True)
+    selected = select(states)
     logits = _tag(layers, selected, inputs["padding_mask"])
 
     # Model
@@ -90,48 +92,74 @@ def split_bilstm_tagger(model):
     return extractor, keras.Model(inputs, {"logits": logits}, name="bilstm_tagger")
 
 
-def _check(**numbers):
+def _check_sizes(**numbers):
+    """Raises an error for numbers that are not positive, or too large, by name."""
     for name, number in numbers.items():
         wrong = type(number) is not int or number < 1 or (name == "width" and number % 2)
         if wrong or (name == "num_layers" and number > _MOST_LAYERS):
-            kind = "a positive even integer" if name == "width" else "a positive integer"
-            kind += f", at most {_MOST_LAYERS}" if name == "num_layers" else ""
-            raise ValueError(f"`{name}` must be {kind}. Received: {name}={number!r}")
+            expected = "a positive even integer" if name == "width" else "a positive integer"
+            expected += f", at most {_MOST_LAYERS}" if name == "num_layers" else ""
+            raise ValueError(f"`{name}` must be {expected}. Received: {name}={number!r}")
 
 
 def _tag(layers, features, padding_mask):
     """Returns the logits of the layers above the features."""
-    hidden = layers["weighted_sum"](features) if "weighted_sum" in layers else features
+    hidden = features
+    if "weighted_sum" in layers:
+        hidden = layers["weighted_sum"](hidden)
     for index in range(_depth(layers)):
-        hidden = layers[f"bilstm_{index}"](layers[f"bilstm_dropout_{index}"](hidden), padding_mask)
+        hidden = layers[f"bilstm_dropout_{index}"](hidden)
+        hidden = layers[f"bilstm_{index}"](hidden, padding_mask)
     return layers["token_classifier"](layers["head_dropout"](hidden))
 
 
 def _depth(layers):
+    """Returns the number of BiLSTM layers."""
     return sum(f"bilstm_{index}" in layers for index in range(_MOST_LAYERS))
+
+
+def _names_of_tensors():
+    """Returns the names of the tensors in a file by those of the weights."""
+    names = {
+        "token_classifier": "classifier",
+        "weighted_sum.weighting": "weighted_sum.weighting",
+        "weighted_sum.scale": "weighted_sum.scale",
+    }
+    for index in range(_MOST_LAYERS):
+        for side in _SIDES:
+            for weight in _LSTM_WEIGHTS:
+                names[f"bilstm_{index}.{side}.cell.{weight}"] = f"bilstm.{index}.{side}.cell.{weight}"
+    return names
 
 
 @keras_bert.register_head
 class BiLSTMTagging(TokenClassification):
     """A tag of each token, by a BiLSTM."""
 
-    name, layer, saved, has_prefix = "bilstm_tagging", "features", ("features",), False
-    tensors = {
-        "token_classifier": "classifier",
-        "weighted_sum.weighting": "weighted_sum.weighting",
-        "weighted_sum.scale": "weighted_sum.scale",
-        **{f"bilstm_{index}.{part}": f"bilstm.{index}.{part}" for index in range(_MOST_LAYERS) for part in _LSTM},
-    }
-    architectures, packs, peft, run = (), False, None, None  # type: ignore[assignment]
+    name = "bilstm_tagging"
+    layer = "features"
+    saved = ("features",)
+    tensors = _names_of_tensors()
+    architectures = ()
+    has_prefix = False
+    packs = False
+    peft = None
+    run = None  # type: ignore[assignment]
     build = staticmethod(build_bilstm_tagger)
 
     def described(self, layers):
-        # The width is a size, of which the smallest is enough to compare graphs.
-        options = {"features": layers["features"].features, "num_layers": _depth(layers), "width": 2}
-        return {**super().described(layers), **options}
+        """Returns the options of `build_bilstm_tagger`, with a size that is enough to compare graphs."""
+        return super().described(layers) | {
+            "features": layers["features"].features,
+            "num_layers": _depth(layers),
+            "width": 2,
+        }
 
     def sizes(self, tensors):
+        """Returns the options that the tensors of a file have, by their sizes."""
         kernels = [f"bilstm.{index}.forward.cell.recurrent_kernel" for index in range(_MOST_LAYERS)]
-        width = 2 * tensors[kernels[0]].shape[0]
-        num_classes = tensors["classifier.weight"].shape[0]
-        return {"num_classes": num_classes, "width": width, "num_layers": sum(name in tensors for name in kernels)}
+        return {
+            "num_classes": tensors["classifier.weight"].shape[0],
+            "width": 2 * tensors[kernels[0]].shape[0],
+            "num_layers": sum(name in tensors for name in kernels),
+        }

@@ -28,40 +28,54 @@ class BiLSTMSettings:
 class FeatureTraining(TaggingTraining):
     """Trains a BiLSTM. The encoder computes the features of each file once for all runs, in float32."""
 
-    can_pack, learning_rates, epochs, scales_rates = False, (1e-3,), 20, False
+    can_pack = False
+    learning_rates = (1e-3,)
+    epochs = 20
+    scales_rates = False
 
     def __init__(self, task):
         super().__init__(task)
-        self._features, self._caches, self.seconds, self.dev = None, {}, {}, None
+        self.seconds = {}  # That computing features took, by their name.
+        self.dev = None  # The batches of dev.
+        self._features = None  # The name of the features that `_caches` have.
+        self._caches = {}
 
     def stages(self, setting):
+        """Returns the only stage, on features that are computed before."""
         (stage,) = super().stages(setting)
         self._compute(setting["features"])
         return [dataclasses.replace(stage, dev=self.dev)]
 
     def _compute(self, features):
         """Computes the features of all files, and makes the batches of those of dev."""
-        if features != self._features:
-            self._features = features
-            extractor, _ = split_bilstm_tagger(self._tagger(self.task.bert))
-            self._caches = self._computed(extractor)
-            self.seconds[features] = sum(cache.metadata()["seconds"] for cache in self._caches.values())
-            self.dev = self.features_of("dev", self.task.windows["dev"].targets())
+        if features == self._features:
+            return
+        self._features = features
+        extractor, _ = split_bilstm_tagger(self._tagger(self.task.bert))
+        self._caches = self._computed(extractor)
+        self.seconds[features] = sum(cache.metadata()["seconds"] for cache in self._caches.values())
+        self.dev = self.features_of("dev", self.task.windows["dev"].targets())
 
     def _computed(self, extractor):
         """Returns the features of all files; those of the same model and rows are not computed again."""
         states = self._features.removeprefix("concat_").removeprefix("sum_")  # These read the same states.
         description = keras_bert.describe(self.task.bert.encoder)
-        facts = {"config": description.config.to_huggingface(), "causal": description.causal}
-        key = weights_fingerprint(extractor, states=states, positions=description.positions, **facts)
+        key = weights_fingerprint(
+            extractor,
+            states=states,
+            positions=description.positions,
+            config=description.config.to_huggingface(),
+            causal=description.causal,
+        )
         width = extractor.output["features"].shape[-1]
         caches = {}
         for split, windows in self.task.windows.items():
             path = self.task.folder / f"{split}-{states}.npy"
-            cache = caches[split] = FeatureCache(path, windows.inputs(), width, self.task.bilstm.feature_dtype, key)
-            known = cache.metadata()
-            _LOG.info("  %s features of %s: %s", "computing" if known is None else "found", split, cache)
+            cache = FeatureCache(path, windows.inputs(), width, self.task.bilstm.feature_dtype, key)
+            action = "computing" if cache.metadata() is None else "found"
+            _LOG.info("  %s features of %s: %s", action, split, cache)
             cache.compute(extractor)
+            caches[split] = cache
         return caches
 
     def features_of(self, split, targets=None):
@@ -69,20 +83,33 @@ class FeatureTraining(TaggingTraining):
         return FeatureBatches(self._caches[split], targets, batch_size=64, shuffle=False)
 
     def batches(self, inputs, targets, batch_size, seed, grouped):
+        """Returns the batches of features to train on; `inputs` are in the cache."""
         make = functools.partial(FeatureBatches, self._caches["train"], targets, seed=seed)
         return token_batches(make, batch_size, grouped=grouped)
 
     def _tagger(self, bert):
-        sizes = {name: value for name, value in vars(self.task.bilstm).items() if name != "feature_dtype"}
-        return build_bilstm_tagger(bert.encoder, len(self.task.labels), self._features, **sizes)
+        """Returns a tagger with a new BiLSTM, and the encoder below it."""
+        bilstm = self.task.bilstm
+        return build_bilstm_tagger(
+            bert.encoder,
+            len(self.task.labels),
+            self._features,
+            width=bilstm.width,
+            num_layers=bilstm.num_layers,
+            dropout=bilstm.dropout,
+        )
 
     def build(self, bert):
-        return split_bilstm_tagger(self._tagger(bert))[1]
+        """Returns the BiLSTM alone, which reads features."""
+        _, bilstm = split_bilstm_tagger(self._tagger(bert))
+        return bilstm
 
     def complete(self, model):
-        complete = self._tagger(self.task.start.load(self.task.model))
-        split_bilstm_tagger(complete)[1].set_weights(model.get_weights())
-        return complete
+        """Returns the tagger with the encoder and a trained BiLSTM."""
+        tagger = self._tagger(self.task.start.load(self.task.model))
+        _, bilstm = split_bilstm_tagger(tagger)
+        bilstm.set_weights(model.get_weights())
+        return tagger
 
 
 class FeatureReport(TaggingReport):
@@ -103,9 +130,11 @@ class FeatureReport(TaggingReport):
 
     def conclude(self, dev, test, output):
         findings = super().conclude(dev, test, output)
-        seconds = ", ".join(f"{name} {seconds:.1f} s" for name, seconds in self.task.training.seconds.items())
-        facts = {"extraction of the features": seconds} if seconds else {}
-        return dataclasses.replace(findings, facts={**findings.facts, **facts})
+        times = [f"{name} {seconds:.1f} s" for name, seconds in self.task.training.seconds.items()]
+        if not times:
+            return findings
+        facts = findings.facts | {"extraction of the features": ", ".join(times)}
+        return dataclasses.replace(findings, facts=facts)
 
 
 class FeatureTaggingTask(TaggingTask):
@@ -116,9 +145,11 @@ class FeatureTaggingTask(TaggingTask):
     """
 
     auto_class = None  # transformers has no such head.
-    Training, Report = FeatureTraining, FeatureReport
+    Training = FeatureTraining
+    Report = FeatureReport
 
     def __init__(self, data, start, settings, folder, bilstm=None):
         super().__init__(data, start, settings)
-        self.folder, self.bilstm = pathlib.Path(folder), bilstm or BiLSTMSettings()
-        self.options = {**self.options, "bilstm": dataclasses.asdict(self.bilstm)}
+        self.folder = pathlib.Path(folder)
+        self.bilstm = bilstm or BiLSTMSettings()
+        self.options = self.options | {"bilstm": dataclasses.asdict(self.bilstm)}

@@ -8,8 +8,13 @@ def load(path_or_name, *, dtype=None, vocabulary=None, lowercase=None, language_
     """Loads a model that BERT is compared with, or creates a new one of a name, see `loaded.load`."""
     from research.rivals import loaded  # Needs Keras, unlike the names.
 
-    options = {"vocabulary": vocabulary, "lowercase": lowercase, "language_model": language_model}
-    return loaded.load(path_or_name, dtype=dtype, **options)
+    return loaded.load(
+        path_or_name,
+        dtype=dtype,
+        vocabulary=vocabulary,
+        lowercase=lowercase,
+        language_model=language_model,
+    )
 
 
 def describe(model):

@@ -37,9 +37,11 @@ class RivalConfig:
     @property
     def size(self):
         """Layers and width, as of a `BertConfig`, and those of the language model below."""
-        features = f", on the states of a biLM: {self.language_model.size}" if self.language_model else ""
-        layers = f"{self.num_hidden_layers} layer{'s' * (self.num_hidden_layers != 1)}"
-        return f"{layers}, width {self.width} in each direction{features}"
+        layers = "1 layer" if self.num_hidden_layers == 1 else f"{self.num_hidden_layers} layers"
+        size = f"{layers}, width {self.width} in each direction"
+        if self.language_model:
+            size += f", on the states of a biLM: {self.language_model.size}"
+        return size
 
     @property
     def hidden_size(self):
@@ -53,7 +55,7 @@ class RivalConfig:
 
     def to_huggingface(self):
         """Returns the content of `config.json`, which only this package reads."""
-        return {"model_type": f"keras_bert_{self.kind}", **dataclasses.asdict(self)}
+        return {"model_type": f"keras_bert_{self.kind}"} | dataclasses.asdict(self)
 
 
 def explain_names(name):
@@ -81,10 +83,13 @@ def named_rival(name, vocab_size):
     if len(set(letters)) < len(letters):
         raise ValueError(f"{name}: each size must be given once. Received: {', '.join(letters)}")
     given = {_LETTERS[match[1]]: int(match[2]) for match in matches}
-    if unknown := given.keys() - SIZES[kind]:
-        known = ", ".join(letter for letter, size in _LETTERS.items() if size in SIZES[kind])
-        raise ValueError(f"{name}: {kind} has no {', '.join(sorted(unknown))}. Expected sizes {known}")
-    sizes = {"num_layers": 1, **SIZES[kind], **given}
+    unknown = given.keys() - SIZES[kind]
+    if unknown:
+        known = [letter for letter, size in _LETTERS.items() if size in SIZES[kind]]
+        raise ValueError(f"{name}: {kind} has no {', '.join(sorted(unknown))}. Expected sizes {', '.join(known)}")
+    sizes = {"num_layers": 1}
+    sizes.update(SIZES[kind])
+    sizes.update(given)
     sizes.setdefault("embedding_size", sizes["width"])
     return RivalConfig(kind, vocab_size, **sizes)
 

@@ -7,6 +7,8 @@ from pipelines.arguments import CommandArguments, flag
 from research.rivals.config import explain_names, is_name, named_rival
 
 RATES = {"rates": "1e-3 for new models"}  # The wording of a default learning rate.
+# Of `load`, by the flags that set them.
+_PARAMETERS = {"vocab": "vocabulary", "lowercase": "lowercase", "language_model": "language_model"}
 
 
 class NewModels(CommandArguments):
@@ -21,26 +23,37 @@ class NewModels(CommandArguments):
 
     def load_options(self, models):
         """Returns options of `load`. Raises if new models and others are mixed, or for one of another kind."""
-        flags = {"vocabulary": "vocab", "lowercase": "lowercase", "language_model": "language_model"}
-        options = {option: value for option, name in flags.items() if (value := getattr(self, name)) is not None}
-        missing = [model for model in models if not checkpoints.find(model)]
-        new = [model for model in missing if is_name(model)]
-        for model in missing:
-            if model not in new and (sentence := explain_names(model)):
-                raise ValueError(f"--model={model}: no such model{sentence}")
-        if new and len(new) < len(models):
+        given = self.values("vocab", "lowercase", "language_model")
+        new_models = self._new_models(models)
+        if new_models and len(new_models) < len(models):
             raise ValueError(f"--model: new models are trained on their own. Received: --model={','.join(models)}")
-        if wrong := [model for model in new if named_rival(model, 1).kind != self.kind]:
-            expected = f"a {self.kind} for this task, such as {self.kind}_H-256"
-            raise ValueError(f"--model must be {expected}. Received: --model={wrong[0]}")
-        if new:
+        for model in new_models:
+            if named_rival(model, 1).kind != self.kind:
+                expected = f"a {self.kind} for this task, such as {self.kind}_H-256"
+                raise ValueError(f"--model must be {expected}. Received: --model={model}")
+        if new_models:
             if self.language_model:
-                checkpoints.find(self.language_model)
+                checkpoints.find(self.language_model)  # Raises an error for a path that is not there.
             if not (self.vocab or self.language_model):
                 raise ValueError(f"--model={models[0]}: a new model needs --vocab=vocab.txt, or --language_model")
-        elif options:
-            names = ", ".join(f"--{flags[option]}" for option in options)
+        elif given:
+            names = ", ".join(f"--{name}" for name in given)
             raise ValueError(
                 f"{names}: only for new models, such as --model={self.kind}. Received: --model={models[0]}"
             )
-        return options
+        return {_PARAMETERS[name]: value for name, value in given.items()}
+
+    @staticmethod
+    def _new_models(models):
+        """Returns those that are names of new models; raises an error for what resembles such a name."""
+        new_models = []
+        for model in models:
+            if checkpoints.find(model):
+                continue
+            if is_name(model):
+                new_models.append(model)
+            else:
+                sentence = explain_names(model)
+                if sentence:
+                    raise ValueError(f"--model={model}: no such model{sentence}")
+        return new_models

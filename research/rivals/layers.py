@@ -14,11 +14,16 @@ class SplitPair(Composite):
     the first, ids and mask of the second, int32 `(batch, length)`. Ids after the end of a part are 0."""
 
     def call(self, token_ids, segment_ids, padding_mask):
-        real, is_second = ops.not_equal(padding_mask, 0), ops.not_equal(segment_ids, 0)
+        is_real = ops.not_equal(padding_mask, 0)
+        has_second_id = ops.not_equal(segment_ids, 0)
+        is_first = ops.logical_and(is_real, ops.logical_not(has_second_id))
+        is_second = ops.logical_and(is_real, has_second_id)
         outputs = []
-        for is_part in (ops.logical_and(real, ops.logical_not(is_second)), ops.logical_and(real, is_second)):
-            start, mask = _start(is_part), ops.cast(is_part, "int32")
-            outputs += [_rotated(ops.cast(token_ids, "int32") * mask, start), _rotated(mask, start)]
+        for is_part in (is_first, is_second):
+            start = _start(is_part)
+            mask = ops.cast(is_part, "int32")
+            outputs.append(_rotated(ops.cast(token_ids, "int32") * mask, start))
+            outputs.append(_rotated(mask, start))
         return tuple(outputs)
 
     def compute_output_spec(self, token_ids, segment_ids, padding_mask):
@@ -65,8 +70,9 @@ class MaskedMax(Composite):
 
     def call(self, states, padding_mask):
         real = ops.not_equal(padding_mask, 0)
-        found = ops.max(ops.where(real[..., None], states, ops.full_like(states, float("-inf"))), axis=1)
-        return ops.where(ops.any(real, axis=1)[:, None], found, ops.zeros_like(found))
+        nothing = ops.full_like(states, float("-inf"))
+        largest = ops.max(ops.where(real[..., None], states, nothing), axis=1)
+        return ops.where(ops.any(real, axis=1)[:, None], largest, ops.zeros_like(largest))
 
     def compute_output_shape(self, states_shape, padding_mask_shape):
         return (states_shape[0], states_shape[-1])

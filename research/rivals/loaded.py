@@ -36,13 +36,17 @@ class LoadedRival:
     has_pair_layers = True
 
     def __init__(self, name, config, metadata, model=None, language_model=None, dtype=None):
-        self._name, self.config, self._answerer = name, config, None
-        self._model, self._language_model, self._dtype = model, language_model, dtype
+        self.config = config
         self.metadata = metadata
+        self._name = name
+        self._model = model
+        self._language_model = language_model
+        self._dtype = dtype
+        self._answerer = None  # Made by the first `predict`.
 
     def __repr__(self):
-        sizes = ", ".join(f"{name}={value}" for name, value in dataclasses.asdict(self.config).items() if value)
-        return f"LoadedRival({self._name!r}, {sizes})"
+        sizes = [f"{name}={value}" for name, value in dataclasses.asdict(self.config).items() if value]
+        return f"LoadedRival({self._name!r}, {', '.join(sizes)})"
 
     def __getattr__(self, name):
         if name in ("encoder", "encode", "attention"):
@@ -54,9 +58,14 @@ class LoadedRival:
     @functools.cached_property
     def identity(self):
         """What training from the model depends on, see `model_identity`."""
-        models = filter(None, (self._model, self._language_model))
-        arrays = (keras.ops.convert_to_numpy(weight.value) for model in models for weight in model.weights)
-        return model_identity(self.metadata, self.config, arrays)
+        return model_identity(self.metadata, self.config, self._arrays())
+
+    def _arrays(self):
+        """Yields the weights of the model, and of the one whose states are features."""
+        for model in (self._model, self._language_model):
+            if model is not None:
+                for weight in model.weights:
+                    yield keras.ops.convert_to_numpy(weight.value)
 
     def model(self):
         """Returns the trained model, the same one in each call."""
@@ -75,13 +84,16 @@ class LoadedRival:
         return self._build("bidaf")
 
     def _build(self, kind, num_classes=None, pair=None):
+        """Builds a model of a kind, with the weights that it has in common with the trained model."""
         if self.config.kind != kind:
             task = "question answering" if kind == "bidaf" else "classification"
             features = ", with this model as `language_model`" if self.config.kind == "bilm" else ""
             raise ValueError(f"{self._name}: {task} needs a {kind}{features}. Received: a {self.config.kind}")
         model = build_rival(self.config, num_classes, pair, self._language_model, self._dtype)
-        if self._model is not None and (new := _copy_weights(self._model, model, omitted=["classifier"])):
-            _LOG.warning("%s has no weights for %s: they are new. Train them", self._name, ", ".join(new))
+        if self._model is not None:
+            new = _copy_weights(self._model, model, omitted=["classifier"])
+            if new:
+                _LOG.warning("%s has no weights for %s: they are new. Train them", self._name, ", ".join(new))
         return model
 
     def preprocessor(self, sequence_length, **options):
@@ -90,7 +102,8 @@ class LoadedRival:
 
         if self.vocabulary is None:
             raise ValueError(f"{self._name} has no vocabulary. Build a `TextPreprocessor` with your own vocabulary")
-        return TextPreprocessor(self.vocabulary, sequence_length, **{"lowercase": self.lowercase, **options})
+        options.setdefault("lowercase", self.lowercase)
+        return TextPreprocessor(self.vocabulary, sequence_length, **options)
 
     def predict(self, texts, *, batch_size=32, sequence_length=None, n_best=None, **options):
         """Answers texts, see `LoadedBert.predict`."""
@@ -100,8 +113,9 @@ class LoadedRival:
             from keras_bert.answering import Answerer  # Needs TensorFlow, unlike the models.
 
             self._answerer = Answerer(self)
-        lengths = {"batch_size": batch_size, "sequence_length": sequence_length}
-        return self._answerer.predict(texts, n_best=n_best, **lengths, **options)
+        return self._answerer.predict(
+            texts, n_best=n_best, batch_size=batch_size, sequence_length=sequence_length, **options
+        )
 
 
 def load(
@@ -130,13 +144,14 @@ def load(
         model = baseline.classifier(num_classes=2)
     """
     path = checkpoints.find(path_or_name)
-    new = {"vocabulary": vocabulary, "lowercase": lowercase, "language_model": language_model}
+    of_new_models = {"vocabulary": vocabulary, "lowercase": lowercase, "language_model": language_model}
     if path is None:
         if not named_rival(path_or_name, 1):
             raise ValueError(f"{path_or_name}: no such model{explain_names(path_or_name)}")
-        return _new(path_or_name, dtype, **new)
-    if given := [name for name, value in new.items() if value is not None]:
-        raise ValueError(f"`{given[0]}` is for new models, such as bilstm. Received: {given[0]} for {path_or_name}")
+        return _new(path_or_name, dtype, **of_new_models)
+    for name, value in of_new_models.items():
+        if value is not None:
+            raise ValueError(f"`{name}` is for new models, such as bilstm. Received: {name} for {path_or_name}")
     file = path / _KERAS_FILE if path.is_dir() else path
     if not file.is_file():
         raise FileNotFoundError(
@@ -154,34 +169,30 @@ def _new(name, dtype, vocabulary, lowercase, language_model):
         if vocabulary is not None and Vocabulary(vocabulary).pieces != language_model.vocabulary.pieces:
             raise ValueError("`vocabulary` must be that of `language_model`. Received: another one")
         vocabulary = language_model.vocabulary
-        lowercase = language_model.lowercase if lowercase is None else lowercase
+        if lowercase is None:
+            lowercase = language_model.lowercase
     if vocabulary is None:
         raise ValueError(
             f"{name} is a new model without a vocabulary, to be trained by run_glue or run_squad with --vocab or "
             "--language_model. In Python, pass `vocabulary` or `language_model`"
         )
     vocabulary = Vocabulary(vocabulary)
+    if lowercase is None:
+        lowercase = not vocabulary.cased
+    metadata = Metadata(vocabulary=vocabulary, lowercase=lowercase)
     config = named_rival(name, len(vocabulary))
-    if language_model is not None:
-        config = dataclasses.replace(config, language_model=language_model.config)
-    metadata = Metadata(vocabulary=vocabulary, lowercase=not vocabulary.cased if lowercase is None else lowercase)
-    return LoadedRival(name, config, metadata, None, language_model and language_model.model(), dtype)
+    if language_model is None:
+        return LoadedRival(name, config, metadata, dtype=dtype)
+    config = dataclasses.replace(config, language_model=language_model.config)
+    return LoadedRival(name, config, metadata, language_model=language_model.model(), dtype=dtype)
 
 
 def _open_file(file, dtype):
     """Returns a `LoadedRival` for the model of a `.keras` file, with the metadata in its directory, if any."""
-    model, path, metadata = _open_keras(file), file.parent / "config.json", Metadata()
+    model = _open_keras(file)
     description = describe(model)
     config = description.config
-    if path.is_file():
-        values = read_object(path)
-        if values.get("model_type") != config.to_huggingface()["model_type"]:
-            raise ValueError(f"{path}: expected the config of {file.name}. Received: {values.get('model_type')!r}")
-        try:
-            labels = _checked_labels(values.get("labels"), description.num_classes)
-            metadata = Metadata.from_json(values.get("keras_bert") or {}).replace(labels=labels)
-        except ValueError as error:
-            raise ValueError(f"{path}: {error}") from None
+    metadata = _metadata_beside(file, description)
     metadata = metadata.replace(head=description.head, pair=description.pair, positions=description.positions)
     metadata = read_tokenizer(file.parent, metadata)
     policy = keras.dtype_policies.get(dtype or keras.config.dtype_policy())
@@ -201,9 +212,26 @@ def _open_keras(file):
         raise ValueError(f"{file}: Keras cannot load this file: {reason}") from error
 
 
+def _metadata_beside(file, description):
+    """Returns the metadata in the directory of a `.keras` file, those of defaults without a `config.json` there."""
+    path = file.parent / "config.json"
+    if not path.is_file():
+        return Metadata()
+    values = read_object(path)
+    if values.get("model_type") != description.config.to_huggingface()["model_type"]:
+        raise ValueError(f"{path}: expected the config of {file.name}. Received: {values.get('model_type')!r}")
+    try:
+        labels = _checked_labels(values.get("labels"), description.num_classes)
+        return Metadata.from_json(values.get("keras_bert") or {}).replace(labels=labels)
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from None
+
+
 def _checked_labels(labels, num_classes):
     """Returns the labels, different names in the order of the logits; or `None`."""
-    if labels is not None and not (isinstance(labels, list) and len(set(labels)) == len(labels) == num_classes):
+    if labels is None:
+        return None
+    if not isinstance(labels, list) or not len(set(labels)) == len(labels) == num_classes:
         raise ValueError(
             f"`labels` must be {num_classes} different names, in the order of the logits. Received: labels={labels}"
         )
@@ -212,11 +240,14 @@ def _checked_labels(labels, num_classes):
 
 def _copy_weights(source, target, omitted=()):
     """Copies the weights of layers with the same name and shapes, and returns the names of the others."""
-    layers, new = {layer.name: layer for layer in source.layers}, []
+    source_layers = {layer.name: layer for layer in source.layers}
+    new = []
     for layer in target.layers:
         if not layer.weights or layer.name in omitted:
             continue
-        weights = layers[layer.name].get_weights() if layer.name in layers else []
+        weights = []
+        if layer.name in source_layers:
+            weights = source_layers[layer.name].get_weights()
         if [weight.shape for weight in layer.weights] == [weight.shape for weight in weights]:
             layer.set_weights(weights)
         else:

@@ -85,8 +85,12 @@ def _states(layers, token_ids, padding_mask, dropouts=None):
     """Returns the embeddings, twice, and the states of each LSTM of a language model with these layers."""
     states = [layers["both_directions"](layers["token_embedding"](token_ids))]
     for index in range(_count(layers, "lstm_")):
-        state = layers[f"lstm_{index}"](dropouts[index](states[-1]) if dropouts else states[-1], padding_mask)
-        states.append(states[-1] + state if index else state)  # Residual from the second layer on, as in ELMo.
+        below = states[-1]
+        inputs = dropouts[index](below) if dropouts else below
+        state = layers[f"lstm_{index}"](inputs, padding_mask)
+        if index > 0:  # Residual from the second layer on, as in ELMo.
+            state = below + state
+        states.append(state)
     return states
 
 
@@ -129,7 +133,8 @@ def build_bilstm_classifier(
     _check_layers(num_layers)
 
     # Layers
-    split, pool = SplitPair(name="split_pair"), MaskedMax(dtype=dtype, name="masked_max")
+    split = SplitPair(name="split_pair")
+    pool = MaskedMax(dtype=dtype, name="masked_max")
     attend = PairAttention(dtype=dtype, name="attention")
     embedding = TokenEmbedding(vocab_size, embedding_size, dtype=dtype, name="embedding")
     features = _features(language_model, vocab_size, dtype)
@@ -158,7 +163,8 @@ def build_bilstm_classifier(
     state = read(first, first_mask)
     if pair:
         other = read(second, second_mask)
-        u, v = compare(state, first_mask, other, second_mask), compare(other, second_mask, state, first_mask)
+        u = compare(state, first_mask, other, second_mask)
+        v = compare(other, second_mask, state, first_mask)
         vector = keras.ops.concatenate([u, v, keras.ops.abs(u - v), u * v], axis=-1)
     else:
         vector = pool(state, first_mask)
@@ -192,7 +198,8 @@ def build_bidaf(
         model = build_bidaf(vocab_size=30522)
     """
     # Layers
-    split, flow = SplitPair(name="split_pair"), AttentionFlow(dtype=dtype, name="attention_flow")
+    split = SplitPair(name="split_pair")
+    flow = AttentionFlow(dtype=dtype, name="attention_flow")
     embedding = TokenEmbedding(vocab_size, embedding_size, dtype=dtype, name="embedding")
     highways = [Highway(embedding_size, dtype=dtype, name=f"highway_{index}") for index in range(2)]
     features = _features(language_model, vocab_size, dtype)
@@ -211,10 +218,12 @@ def build_bidaf(
         state = embedding(ids)
         for highway in highways:
             state = highway(state)
-        return lstm("contextual", _with_features(state, features, language_model, ids, mask), mask)
+        state = _with_features(state, features, language_model, ids, mask)
+        return lstm("contextual", state, mask)
 
     def score(name, *states):
-        logits = heads[name](drops[f"{name}_head"](keras.ops.concatenate(states, axis=-1)))
+        state = drops[f"{name}_head"](keras.ops.concatenate(states, axis=-1))
+        logits = heads[name](state)
         return joins[name](logits[..., 0], inputs["segment_ids"], inputs["padding_mask"])
 
     inputs = _inputs("token_ids", "segment_ids", "padding_mask")
@@ -259,6 +268,7 @@ def _features(model, vocab_size, dtype):
 
 
 def _with_features(state, features, model, token_ids, padding_mask):
+    """Returns embeddings beside the sum of a language model's states; alone without `features`, the layer for these."""
     if features is None:
         return state
     states = keras.ops.concatenate(frozen_states(model, token_ids, padding_mask), axis=-1)
@@ -278,10 +288,21 @@ def build_rival(config, num_classes=None, pair=True, language_model=None, dtype=
     """Builds the model of a `RivalConfig`; that of its `language_model`, if it has one, is new unless it is given."""
     if config.language_model is not None and language_model is None:
         language_model = build_rival(config.language_model, dtype=dtype)
-    options = {"width": config.width, "dropout": config.dropout, "dtype": dtype}
     if config.kind == "bilm":
-        return build_bilm(config.vocab_size, num_layers=config.num_layers, **options)
-    options |= {"embedding_size": config.embedding_size, "language_model": language_model}
+        return build_bilm(
+            config.vocab_size,
+            width=config.width,
+            num_layers=config.num_layers,
+            dropout=config.dropout,
+            dtype=dtype,
+        )
+    options = {
+        "embedding_size": config.embedding_size,
+        "width": config.width,
+        "dropout": config.dropout,
+        "language_model": language_model,
+        "dtype": dtype,
+    }
     if config.kind == "bidaf":
         return build_bidaf(config.vocab_size, **options)
     return build_bilstm_classifier(config.vocab_size, num_classes, pair=pair, num_layers=config.num_layers, **options)
@@ -291,9 +312,15 @@ def build_rival(config, num_classes=None, pair=True, language_model=None, dtype=
 class RivalDescription:
     """Config and head of a model that BERT is compared with, as `keras_bert.describe` returns for a BERT."""
 
-    multi_label = next_sentence = causal = False
-    positions, score_activation = "none", "linear"
-    embedding, formats, write, signatures = {}, ("keras",), None, None
+    multi_label = False
+    next_sentence = False
+    causal = False
+    positions = "none"
+    score_activation = "linear"
+    embedding = {}
+    formats = ("keras",)
+    write = None
+    signatures = None
 
     config: RivalConfig
     head: str  # "language_model", "classification" or "question_answering".
@@ -304,7 +331,10 @@ class RivalDescription:
 
     def to_json(self, metadata):
         """Returns the content of `config.json`, which only this package reads."""
-        return {**self.config.to_huggingface(), "labels": metadata.labels, "keras_bert": metadata.to_json()}
+        content = self.config.to_huggingface()
+        content["labels"] = metadata.labels
+        content["keras_bert"] = metadata.to_json()
+        return content
 
 
 def describe(model):
@@ -312,27 +342,89 @@ def describe(model):
     return _FAMILY.describe(model)
 
 
-def _read(layers):
+def _describe_layers(layers):
     """Returns the description of a model with these layers."""
-    if "embedding" not in layers:  # A language model.
-        config = _read_language_model(layers, layers["dropout_0"].rate)
-        return RivalDescription(config, "language_model", None, None, layers["lstm_0"].dtype_policy.name, layers)
+    if "embedding" not in layers:
+        return _describe_bilm(layers)
     if "contextual_bilstm" in layers:
-        kind, lstm, dropout, num_layers = "bidaf", layers["contextual_bilstm"], layers["contextual_dropout"], 1
-        head = ("question_answering", None, None)
-    else:
-        kind, lstm, dropout, num_layers = "bilstm", layers["bilstm_0"], layers["dropout_0"], _count(layers, "bilstm_")
-        head = ("classification", layers["classifier"].units, "match_bilstm" in layers)
-    table = layers["embedding"]
-    features = _read_language_model(layers, SIZES["bilm"]["dropout"]) if "weighted_sum" in layers else None
-    config = RivalConfig(kind, table.input_dim, lstm.units, num_layers, table.output_dim, dropout.rate, features)
-    return RivalDescription(config, *head, lstm.dtype_policy.name, layers)
+        return _describe_bidaf(layers)
+    return _describe_classifier(layers)
 
 
-def _read_language_model(layers, dropout):
+def _describe_bilm(layers):
+    """Returns the description of a language model."""
+    return RivalDescription(
+        _config_of_bilm(layers, layers["dropout_0"].rate),
+        head="language_model",
+        num_classes=None,
+        pair=None,
+        dtype=layers["lstm_0"].dtype_policy.name,
+        layers=layers,
+    )
+
+
+def _describe_bidaf(layers):
+    """Returns the description of a model for question answering."""
+    lstm = layers["contextual_bilstm"]
+    config = RivalConfig(
+        "bidaf",
+        vocab_size=layers["embedding"].input_dim,
+        width=lstm.units,
+        num_layers=1,
+        embedding_size=layers["embedding"].output_dim,
+        dropout=layers["contextual_dropout"].rate,
+        language_model=_config_of_features(layers),
+    )
+    return RivalDescription(
+        config,
+        head="question_answering",
+        num_classes=None,
+        pair=None,
+        dtype=lstm.dtype_policy.name,
+        layers=layers,
+    )
+
+
+def _describe_classifier(layers):
+    """Returns the description of a classifier."""
+    lstm = layers["bilstm_0"]
+    config = RivalConfig(
+        "bilstm",
+        vocab_size=layers["embedding"].input_dim,
+        width=lstm.units,
+        num_layers=_count(layers, "bilstm_"),
+        embedding_size=layers["embedding"].output_dim,
+        dropout=layers["dropout_0"].rate,
+        language_model=_config_of_features(layers),
+    )
+    return RivalDescription(
+        config,
+        head="classification",
+        num_classes=layers["classifier"].units,
+        pair="match_bilstm" in layers,
+        dtype=lstm.dtype_policy.name,
+        layers=layers,
+    )
+
+
+def _config_of_features(layers):
+    """Returns the config of the language model whose states are features of a model; `None` without one."""
+    if "weighted_sum" not in layers:
+        return None
+    return _config_of_bilm(layers, SIZES["bilm"]["dropout"])  # Its layers are called without dropout.
+
+
+def _config_of_bilm(layers, dropout):
     """Returns the config of a "bilm", also of one whose states are features of the model with these layers."""
     table = layers["token_embedding"]
-    return RivalConfig("bilm", table.input_dim, table.output_dim, _count(layers, "lstm_"), table.output_dim, dropout)
+    return RivalConfig(
+        "bilm",
+        vocab_size=table.input_dim,
+        width=table.output_dim,
+        num_layers=_count(layers, "lstm_"),
+        embedding_size=table.output_dim,
+        dropout=dropout,
+    )
 
 
 def _count(layers, prefix):
@@ -342,12 +434,14 @@ def _count(layers, prefix):
 
 def _rebuild(description, model):
     """Builds the model of a description with the smallest sizes."""
-    return build_rival(_small(description.config), description.num_classes, description.pair, dtype=description.dtype)
+    config = _small(description.config)
+    return build_rival(config, description.num_classes, description.pair, dtype=description.dtype)
 
 
 def _small(config):
+    """Returns a config with the smallest sizes."""
     features = config.language_model and _small(config.language_model)
     return dataclasses.replace(config, vocab_size=1, width=1, embedding_size=1, language_model=features)
 
 
-_FAMILY = Family("build_bilm, build_bilstm_classifier or build_bidaf", own_layers, _read, _rebuild)
+_FAMILY = Family("build_bilm, build_bilstm_classifier or build_bidaf", own_layers, _describe_layers, _rebuild)

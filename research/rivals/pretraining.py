@@ -22,7 +22,8 @@ class NewLanguageModel:
 
     def build(self, vocab_size, dtype=None, **options):
         """Builds the model; `options` of BERT's encoder are refused."""
-        if given := [name for name, value in options.items() if value]:
+        given = [name for name, value in options.items() if value]
+        if given:
             raise ValueError(f"--config={self.name}: a bilm has no {', '.join(given)}")
         return build_rival(self.config(vocab_size), dtype=dtype)
 
@@ -35,9 +36,10 @@ class BidirectionalRecords(Records):
         if self.static:
             raise ValueError(f"{source}: a bidirectional language model needs records without masks. Received: masks")
 
-    def _examples(self, epoch, step, features):
+    def _inputs_and_targets(self, epoch, step, features):
         """The targets are the next tokens, then the previous ones; none at padding."""
-        ids, padding_mask = features["input_ids"], features["input_mask"]
+        ids = features["input_ids"]
+        padding_mask = features["input_mask"]
         real = tf.cast(padding_mask[:, 1:], tf.float32)
         labels = tf.concat([ids[:, 1:], ids[:, :-1]], 1)
         targets = {"mask_labels": labels, "mask_weights": tf.concat([real, real], 1)}

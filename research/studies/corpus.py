@@ -32,7 +32,8 @@ class Corpus:
 
 def _files(pattern):
     """Returns the paths that match a pattern."""
-    paths = [path for path in map(pathlib.Path, sorted(glob.glob(pattern, recursive=True))) if path.is_file()]
+    matches = [pathlib.Path(name) for name in sorted(glob.glob(pattern, recursive=True))]
+    paths = [path for path in matches if path.is_file()]
     if not paths:
         raise FileNotFoundError(f"{pattern}: no file matches")
     return paths
@@ -42,24 +43,39 @@ class StudyData:
     """The vocabulary and the records of a study, written once."""
 
     def __init__(self, corpus, scale, folder):
-        self.corpus, self._scale, self._folder = corpus, scale, folder
+        self.corpus = corpus
+        self._scale = scale
+        self._folder = folder
 
     def prepare(self, recipes):
         """Writes what the recipes need."""
         train, held_out = self.corpus.files()
-        kinds = sorted({recipe.special_tokens for recipe in recipes}, reverse=True)
-        lengths = [phase["length"] for phase in self._scale.phases]
         with messages() as show:
             if not self.corpus.vocabulary and not self.vocabulary.exists():
-                counts, _ = count_words(train, lowercase=self.corpus.lowercase, progress=show)
-                learn_vocabulary(counts, self._scale.vocab_size, unused=0, progress=show).save(self.vocabulary)
-            for special_tokens in kinds:
-                options = {"lowercase": self.corpus.lowercase, "special_tokens": special_tokens}
-                options["next_sentence"] = special_tokens  # All rows with special tokens have the same examples.
-                wanted = [(train, length, length) for length in sorted(set(lengths))]
-                for files, name, length in [*wanted, (held_out, "held_out", lengths[0])]:
-                    settings = Settings(sequence_length=length, **options)
-                    generate(files, self.records(name, special_tokens), self.vocabulary, settings, progress=show)
+                self._learn_vocabulary(train, show)
+            # Records with special tokens first.
+            for special_tokens in sorted({recipe.special_tokens for recipe in recipes}, reverse=True):
+                self._write_records(train, held_out, special_tokens, show)
+
+    def _learn_vocabulary(self, train, show):
+        """Writes the vocabulary of the text to train on."""
+        counts, _ = count_words(train, lowercase=self.corpus.lowercase, progress=show)
+        vocabulary = learn_vocabulary(counts, self._scale.vocab_size, unused=0, progress=show)
+        vocabulary.save(self.vocabulary)
+
+    def _write_records(self, train, held_out, special_tokens, show):
+        """Writes the records of each length, and those that are held out, of the length of the first phase."""
+        lengths = [phase["length"] for phase in self._scale.phases]
+        wanted = [(train, length, length) for length in sorted(set(lengths))]
+        wanted.append((held_out, "held_out", lengths[0]))
+        for files, name, length in wanted:
+            settings = Settings(
+                sequence_length=length,
+                lowercase=self.corpus.lowercase,
+                special_tokens=special_tokens,
+                next_sentence=special_tokens,  # All rows with special tokens have the same examples.
+            )
+            generate(files, self.records(name, special_tokens), self.vocabulary, settings, progress=show)
 
     @property
     def vocabulary(self):

@@ -1,5 +1,6 @@
 """What a study will cost: its runs, its steps, and an estimate of the time from a few timed steps."""
 
+import dataclasses
 import time
 
 from keras_bert.data import Phases
@@ -14,13 +15,18 @@ def work_text(runner, recipes, pairs):
     """Describes what is left to do: recipes to pre-train, and `(row, column)` to fine-tune."""
     texts = []
     if recipes:
-        several = "s" * (len(recipes) > 1)
-        texts.append(f"{len(recipes)} pre-training run{several} of {runner.scale.steps:,} steps")
+        runs = _counted(len(recipes), "pre-training run")
+        texts.append(f"{runs} of {runner.scale.steps:,} steps")
     if pairs:
-        runs = sum(runner.runs(row, column) for row, column in pairs)
-        tasks = list(dict.fromkeys(column.title for _, column in pairs))
-        texts.append(f"{runs} fine-tuning run{'s' * (runs > 1)} on {', '.join(tasks)}")
+        runs = _counted(sum(runner.runs(row, column) for row, column in pairs), "fine-tuning run")
+        tasks = dict.fromkeys(column.title for _, column in pairs)
+        texts.append(f"{runs} on {', '.join(tasks)}")
     return " and ".join(texts) or "nothing: all runs are finished"
+
+
+def _counted(count, noun):
+    """Returns a number and a noun."""
+    return f"{count} {noun}s" if count > 1 else f"{count} {noun}"
 
 
 def estimate(runner, recipes, pairs):
@@ -29,33 +35,41 @@ def estimate(runner, recipes, pairs):
     A few steps are timed of each kind of model, and the time until the first one, which each run takes too. Fine-tuning
     is assumed to take as long per token as pre-training; that of recurrent models is left out.
     """
-    pairs = [(row, column) for row, column in pairs if not row.recurrent]
-    needed = [*recipes, *(row.recipe for row, _ in pairs)]
-    costs = {_kind(recipe): recipe for recipe in needed}
-    costs = {kind: _seconds(runner, recipe) for kind, recipe in costs.items()}
-    scale = runner.scale
-    tokens = sum(phase["steps"] * phase["batch"] * phase["length"] for phase in scale.phases)
-    pretraining = sum(_time(costs[_kind(recipe)], 1, tokens) for recipe in recipes)
+    timed_pairs = [(row, column) for row, column in pairs if not row.recurrent]
+    different = {_kind_of_model(recipe): recipe for recipe in recipes}
+    for row, _ in timed_pairs:
+        different[_kind_of_model(row.recipe)] = row.recipe
+    costs = {kind: _measure(runner, recipe) for kind, recipe in different.items()}
+    tokens = sum(phase["steps"] * phase["batch"] * phase["length"] for phase in runner.scale.phases)
+    pretraining = sum(costs[_kind_of_model(recipe)].seconds(1, tokens) for recipe in recipes)
     finetuning = 0.0
-    for row, column in pairs:
+    for row, column in timed_pairs:
         runs = runner.runs(row, column)
         words = column.words * runner.finetuning_recipe(row, column).epochs * runs
-        finetuning += _EVALUATION * _time(costs[_kind(row.recipe)], runs, words * _TOKENS_PER_WORD)
+        cost = costs[_kind_of_model(row.recipe)]
+        finetuning += _EVALUATION * cost.seconds(runs, words * _TOKENS_PER_WORD)
     return pretraining, finetuning
 
 
-def _time(cost, runs, tokens):
-    start, per_token = cost
-    return start * runs + per_token * tokens
+@dataclasses.dataclass(frozen=True)
+class Cost:
+    """The seconds until the first step of a run, and those of each token."""
+
+    start: float
+    per_token: float
+
+    def seconds(self, runs, tokens):
+        """Returns the seconds of some runs with these tokens together."""
+        return self.start * runs + self.per_token * tokens
 
 
-def _kind(recipe):
+def _kind_of_model(recipe):
     """Returns what the time of a step depends on."""
     return recipe.size, recipe.causal, recipe.next_sentence, recipe.bilm
 
 
-def _seconds(runner, recipe):
-    """Returns the seconds until the first step, and those of each token."""
+def _measure(runner, recipe):
+    """Returns the `Cost` of a pre-training, from a few steps."""
     batch = min(_BATCH, runner.scale.phases[0]["batch"])
     run = runner.models.create_run(recipe, None, batch)
     records = run.records[0]
@@ -65,5 +79,7 @@ def _seconds(runner, recipe):
         began = time.monotonic()
         run.trainer.fit(Phases([(records, count)]), steps=count)
         seconds.append(time.monotonic() - began)
-    per_token = max(seconds[2] - seconds[1], 0.2 * seconds[2]) / (steps * batch * records.sequence_length)
-    return seconds[0], per_token
+    first, once, twice = seconds
+    tokens = steps * batch * records.sequence_length
+    per_token = max(twice - once, 0.2 * twice) / tokens
+    return Cost(first, per_token)

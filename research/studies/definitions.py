@@ -5,7 +5,8 @@ import dataclasses
 from keras_bert.tasks import glue
 
 # What rows are fine-tuned on.
-TASKS = (*(name for name in glue.TASKS if name not in ("ax", "mnli_mismatched")), "squad", "ner", "ner_features")
+_GLUE = [name for name in glue.TASKS if name not in ("ax", "mnli_mismatched")]
+TASKS = (*_GLUE, "squad", "ner", "ner_features")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -26,14 +27,20 @@ class Recipe:
         """Returns a name made of the differences from the paper's recipe."""
         if self.bilm:
             return "bilm"
-        parts = [] if self.next_sentence else ["ltr" if self.causal else "no_nsp"]
-        parts += ["plain"] * (not self.special_tokens)
-        parts += [self.positions] * (self.positions != "learned")
+        differences = []
+        if not self.next_sentence:
+            differences.append("ltr" if self.causal else "no_nsp")
+        if not self.special_tokens:
+            differences.append("plain")
+        if self.positions != "learned":
+            differences.append(self.positions)
         if (self.mask_share, self.random_share) != (0.8, 0.1):
-            same = round(1 - self.mask_share - self.random_share, 6)
-            shares = self.mask_share, same, self.random_share
-            parts.append("mask-" + "-".join(f"{100 * share:.0f}" for share in shares))
-        return "_".join([*parts, *([self.size] if self.size else [])]) or "bert"
+            same_share = round(1 - self.mask_share - self.random_share, 6)
+            shares = (self.mask_share, same_share, self.random_share)
+            differences.append("mask-" + "-".join(f"{100 * share:.0f}" for share in shares))
+        if self.size:
+            differences.append(self.size)
+        return "_".join(differences) or "bert"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -78,12 +85,15 @@ class StudyDefinition:
         return recipes
 
 
-_NO_NSP, _LTR = Recipe(next_sentence=False), Recipe(next_sentence=False, causal=True)
+_NO_NSP = Recipe(next_sentence=False)
+_LTR = Recipe(next_sentence=False, causal=True)
 _GPT = dataclasses.replace(_LTR, special_tokens=False)
 
 
 def _scores(names, *values):
-    return {name: value for name, value in zip(names.split(), values, strict=True) if value is not None}
+    """Returns the scores of tasks, whose names are one text; those that are `None` are left out."""
+    scores = dict(zip(names.split(), values, strict=True))
+    return {name: value for name, value in scores.items() if value is not None}
 
 
 def _table_5(*values):
@@ -96,12 +106,13 @@ def _sized(layers, width, heads, *values):
     return Row(size, f"{layers} layers, width {width}, {heads} heads", Recipe(size=size), published)
 
 
+def _small(layers, width):
+    size = f"L-{layers}_H-{width}"
+    return Row(size, f"{layers} layers, width {width}", Recipe(size=size))
+
+
 # The ladder of the scales below the paper's: Google's miniatures.
-_SMALL_SIZES = tuple(
-    Row(size, f"{layers} layers, width {width}", Recipe(size=size))
-    for layers, width in ((2, 128), (4, 128), (2, 256), (4, 256), (4, 512))
-    for size in [f"L-{layers}_H-{width}"]
-)
+_SMALL_SIZES = (_small(2, 128), _small(4, 128), _small(2, 256), _small(4, 256), _small(4, 512))
 
 
 def _masked(mask, same, random, *values):
@@ -112,6 +123,16 @@ def _masked(mask, same, random, *values):
 
 def _on_features(features, title, score):
     return Row(features, title, published={"ner": score}, features=features)
+
+
+def _after_steps():
+    """Returns the rows of figure 5: two models, each after shares of the pre-training steps."""
+    rows = []
+    for percent in (100, 70, 40, 20, 10):
+        steps = f"{percent} % of the steps"
+        rows.append(Row(f"mlm_{percent}", f"Masked LM, {steps}", Recipe(), share=percent / 100))
+        rows.append(Row(f"ltr_{percent}", f"Left to right, {steps}", _LTR, share=percent / 100))
+    return tuple(rows)
 
 
 def _table_1(*values):
@@ -176,11 +197,7 @@ STUDIES = {
     ),
     "steps": StudyDefinition(
         "Pre-training steps (figure 5)",
-        tuple(
-            Row(f"{key}_{percent}", f"{title}, {percent} % of the steps", recipe, share=percent / 100)
-            for percent in (100, 70, 40, 20, 10)
-            for key, title, recipe in (("mlm", "Masked LM", Recipe()), ("ltr", "Left to right", _LTR))
-        ),
+        _after_steps(),
         ("mnli",),
         ("sst2",),
     ),

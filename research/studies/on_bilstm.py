@@ -20,12 +20,19 @@ def build_on_bilstm(encoder, num_classes=None):
     """
     # Layers
     description = keras_bert.describe(encoder)
-    config, causal, dtype = description.config, description.causal, description.dtype
+    config = description.config
+    dtype = description.dtype
     if config.hidden_size % 2:
         raise ValueError(f"a BiLSTM needs an even `hidden_size`. Received: hidden_size={config.hidden_size}")
     bilstm = BiLSTM(config.hidden_size // 2, dtype=dtype, name="encoder_bilstm")
-    pooling = config.hidden_size, config.initializer_range, causal, config.pooler_activation
-    pooler = Pooler(*pooling, dtype=dtype, name="pooler")
+    pooler = Pooler(
+        config.hidden_size,
+        config.initializer_range,
+        description.causal,
+        config.pooler_activation,
+        dtype=dtype,
+        name="pooler",
+    )
     initializer = keras.initializers.TruncatedNormal(stddev=config.initializer_range)
     dropout = Dropout(config.hidden_dropout_prob, dtype=dtype, name="head_dropout")
     head = Dense(num_classes or 2, kernel_initializer=initializer, dtype="float32", name="head")
@@ -37,7 +44,8 @@ def build_on_bilstm(encoder, num_classes=None):
         logits = head(states)
         outputs = {"start_logits": logits[..., 0], "end_logits": logits[..., 1]}
     else:
-        outputs = {"logits": head(dropout(pooler(states, mask) if causal else pooler(states)))}
+        pooled = pooler(states, mask) if description.causal else pooler(states)
+        outputs = {"logits": head(dropout(pooled))}
 
     # Model
     return keras.Model(encoder.input, outputs, name="bert_on_bilstm")

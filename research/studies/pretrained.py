@@ -25,8 +25,12 @@ class PretrainedModels:
     """Pre-trains the recipes of a study. Interrupted pre-trainings resume."""
 
     def __init__(self, definition, scale, data, folder, strategy, precision):
-        self._definition, self._scale, self._data, self._folder = definition, scale, data, folder / "pretraining"
-        self._strategy, self._precision = strategy, precision
+        self._definition = definition
+        self._scale = scale
+        self._data = data
+        self._folder = folder / "pretraining"
+        self._strategy = strategy
+        self._precision = precision
 
     def check_shares(self):
         """Raises if no snapshot is at the shares of the steps that rows start from."""
@@ -40,8 +44,10 @@ class PretrainedModels:
     def check_unchanged(self, recipe):
         """Raises if the models of a finished pre-training are not those that rows were fine-tuned from."""
         folder = self.folder(recipe)
-        content = {file.parent.name: file_hash(file)[:16] for file in sorted(folder.glob("model*/model.*"))}
-        check_unchanged(folder, {f"{folder.name}/{name}": {"content": found} for name, found in content.items()})
+        facts = {}
+        for file in sorted(folder.glob("model*/model.*")):
+            facts[f"{folder.name}/{file.parent.name}"] = {"content": file_hash(file)[:16]}
+        check_unchanged(folder, facts)
 
     def is_finished(self, recipe):
         """Returns whether a recipe is pre-trained."""
@@ -49,38 +55,55 @@ class PretrainedModels:
 
     def create_run(self, recipe, directory, batch=None):
         """Returns the `PretrainingRun` of a recipe; `batch` overrides the batch sizes."""
-        masking = Masking(mask_share=recipe.mask_share, random_share=recipe.random_share)
-        masking = None if recipe.causal or recipe.bilm or masking == Masking() else masking
-        kind = LanguageModelObjective if recipe.bilm else Objective
-        objective = kind(recipe.next_sentence, recipe.causal, masking=masking)
-        phases = [{**phase, "batch": batch or phase["batch"]} for phase in self._scale.phases]
+        objective = _objective(recipe)
+        phases = [dict(phase) for phase in self._scale.phases]
+        if batch:
+            for phase in phases:
+                phase["batch"] = batch
+        if recipe.bilm:
+            config = NewLanguageModel(self._scale.bilm)
+        else:
+            config = recipe.size or self._scale.config
         settings = PretrainingSettings(
             phases,
             objective,
-            config=NewLanguageModel(self._scale.bilm) if recipe.bilm else recipe.size or self._scale.config,
+            config=config,
             positions=None if recipe.positions == "learned" else recipe.positions,
             learning_rate=self._scale.learning_rate,
             warmup=self._scale.warmup,
             precision=self._precision,
             save_every=max(1, self._scale.steps // _PARTS),
         )
-        names = [*sorted({phase["length"] for phase in phases}), "held_out"]
-        *sources, held_out = [self._data.records(name, recipe.special_tokens) for name in names]
+        lengths = sorted({phase["length"] for phase in phases})
+        sources = [self._data.records(length, recipe.special_tokens) for length in lengths]
         records = open_phases(phases, sources, objective)
-        held_out = open_held_out(held_out, records[0], objective, examples=self._scale.eval_examples)
-        options = {"held_out": held_out, "strategy": self._strategy, "report_to": []}
-        return PretrainingRun(settings, records, directory, **options)
+        held_out = open_held_out(
+            self._data.records("held_out", recipe.special_tokens),
+            records[0],
+            objective,
+            examples=self._scale.eval_examples,
+        )
+        return PretrainingRun(
+            settings,
+            records,
+            directory,
+            held_out=held_out,
+            strategy=self._strategy,
+            report_to=[],
+        )
 
     def pretrain(self, recipe):
         """Pre-trains a recipe, unless it is finished."""
         if self.is_finished(recipe):
             return
-        folder, kept = self.folder(recipe), self._kept_steps(recipe)
-        self._check_kept(folder, kept)
+        folder = self.folder(recipe)
+        steps_to_keep = self._kept_steps(recipe)
+        self._check_kept(folder, steps_to_keep)
         run = self.create_run(recipe, folder)
 
         def keep():
-            if (step := int(run.trainer.optimizer.iterations)) in kept:
+            step = int(run.trainer.optimizer.iterations)
+            if step in steps_to_keep:
                 with replacing(folder / f"model-{step}") as temporary:
                     shutil.copytree(folder / "model", temporary)
 
@@ -93,13 +116,18 @@ class PretrainedModels:
     def _check_kept(self, folder, kept):
         """Starts again if a model to keep is missing, since the process was killed while it was written."""
         newest = newest_step(folder)
-        lost = [step for step in kept if newest and step <= newest and not (folder / f"model-{step}").exists()]
-        if lost:
-            _LOG.warning("%s lacks the model of step %d: its pre-training starts again", folder, lost[0])
-            shutil.rmtree(folder)
+        if not newest:
+            return
+        for step in kept:
+            if step <= newest and not (folder / f"model-{step}").exists():
+                _LOG.warning("%s lacks the model of step %d: its pre-training starts again", folder, step)
+                shutil.rmtree(folder)
+                return
 
     def _kept_steps(self, recipe):
-        return {round(self._scale.steps * share): share for share in self._definition.recipes[recipe] if share < 1}
+        """Returns the steps whose models are kept, besides that of the last one, with their shares of all steps."""
+        shares = self._definition.recipes[recipe]
+        return {round(self._scale.steps * share): share for share in shares if share < 1}
 
     def folder(self, recipe):
         """Returns the folder of a pre-training."""
@@ -110,14 +138,24 @@ class PretrainedModels:
 
     def model(self, row):
         """Returns the folder of the model that a row is fine-tuned from."""
-        steps = {share: step for step, share in self._kept_steps(row.recipe).items()}
-        return str(self.folder(row.recipe) / (f"model-{steps[row.share]}" if row.share < 1 else "model"))
+        folder = self.folder(row.recipe)
+        for step, share in self._kept_steps(row.recipe).items():
+            if share == row.share:
+                return str(folder / f"model-{step}")
+        return str(folder / "model")
 
     def curves(self):
         """Returns the lines of `metrics.jsonl` of each pre-training, by the title of its first row."""
-        titles = {row.recipe: row.title for row in reversed(self._definition.rows) if row.recipe}
-        files = {titles[recipe]: self.folder(recipe) / "metrics.jsonl" for recipe in self._definition.recipes}
-        return {name: read_lines(path) for name, path in files.items() if path.exists()}
+        titles = {}
+        for row in self._definition.rows:
+            if row.recipe:
+                titles.setdefault(row.recipe, row.title)
+        lines = {}
+        for recipe in self._definition.recipes:
+            path = self.folder(recipe) / "metrics.jsonl"
+            if path.exists():
+                lines[titles[recipe]] = read_lines(path)
+        return lines
 
     def perplexity(self, recipe):
         """Returns the held-out perplexity of a finished pre-training."""
@@ -125,3 +163,13 @@ class PretrainedModels:
             return math.exp(read_json(self._result(recipe))["mlm_loss"])
         except OverflowError:
             return math.inf
+
+
+def _objective(recipe):
+    """Returns the `Objective` of a recipe."""
+    masking = Masking(mask_share=recipe.mask_share, random_share=recipe.random_share)
+    if recipe.causal or recipe.bilm or masking == Masking():
+        masking = None
+    if recipe.bilm:
+        return LanguageModelObjective(recipe.next_sentence, recipe.causal, masking=masking)
+    return Objective(recipe.next_sentence, recipe.causal, masking=masking)

@@ -26,9 +26,13 @@ class StudyRunner:
     """
 
     def __init__(self, definition, scale, columns, corpus, output, rows=None, strategy=None, precision="float32"):
-        self.definition, self.scale, self.columns = definition, scale, columns
+        self.definition = definition
+        self.scale = scale
+        self.columns = columns
         self._rows = [row for row in definition.rows if row.is_built and (rows is None or row.key in rows)]
-        self._output, self._strategy, self._precision = pathlib.Path(output), strategy, precision
+        self._output = pathlib.Path(output)
+        self._strategy = strategy
+        self._precision = precision
         self._data = StudyData(corpus, scale, self._output)
         self.models = PretrainedModels(definition, scale, self._data, self._output, strategy, precision)
 
@@ -37,8 +41,9 @@ class StudyRunner:
         self._check_tasks()
         self.models.check_shares()
         self._check_settings()
-        for recipe in filter(self.models.is_finished, self.definition.recipes):
-            self.models.check_unchanged(recipe)
+        for recipe in self.definition.recipes:
+            if self.models.is_finished(recipe):
+                self.models.check_unchanged(recipe)
         self._data.prepare(row.recipe for row in self._rows if row.recipe)
 
     def _check_tasks(self):
@@ -58,33 +63,58 @@ class StudyRunner:
                     )
 
     def _check_settings(self):
-        corpus, (train, held_out) = self._data.corpus, self._data.corpus.files()
-        scale = dataclasses.asdict(self.scale)
-        found = {name: scale[name] for name in _PRETRAINING}
-        found["phases"] = list(found["phases"])
-        found |= {"study": self.definition.title, "precision": self._precision, **dataclasses.asdict(corpus)}
-        found["config"] = {"name": self.scale.config, **dataclasses.asdict(open_config(self.scale.config))}
-        found["content"] = {f"{path.parent.name}/{path.name}": file_hash(path)[:16] for path in (*train, *held_out)}
-        if corpus.vocabulary:
-            found["content"]["vocabulary"] = file_hash(corpus.vocabulary)[:16]
+        """Raises if the folder has a study with other settings; writes those of this one."""
+        settings = self._settings_of_models()
         path = self._output / "settings.json"
-        if path.exists() and (differs := difference(read_json(path), found)):
-            raise ValueError(
-                f"{self._output} has a study with other settings: {differs}. Use the same ones or another --output_dir"
-            )
-        write_json(path, found)
+        if path.exists():
+            differs = difference(read_json(path), settings)
+            if differs:
+                raise ValueError(
+                    f"{self._output} has a study with other settings: {differs}. Use the same ones or another "
+                    "--output_dir"
+                )
+        write_json(path, settings)
+
+    def _settings_of_models(self):
+        """Returns all that the pre-trained models of the study depend on, for JSON."""
+        corpus = self._data.corpus
+        train, held_out = corpus.files()
+        scale = dataclasses.asdict(self.scale)
+        settings = {name: scale[name] for name in _PRETRAINING}
+        settings["phases"] = list(settings["phases"])
+        settings["study"] = self.definition.title
+        settings["precision"] = self._precision
+        settings.update(dataclasses.asdict(corpus))
+        config = open_config(self.scale.config)
+        settings["config"] = {"name": self.scale.config} | dataclasses.asdict(config)
+        content = {}
+        for path in (*train, *held_out):
+            content[f"{path.parent.name}/{path.name}"] = file_hash(path)[:16]
+        if corpus.vocabulary:
+            content["vocabulary"] = file_hash(corpus.vocabulary)[:16]
+        settings["content"] = content
+        return settings
 
     def unfinished(self):
         """Returns the recipes that are not pre-trained yet, and the `(row, column)` without final scores."""
-        recipes = dict.fromkeys(row.recipe for row in self._rows if row.recipe)
-        recipes = [recipe for recipe in recipes if not self.models.is_finished(recipe)]
-        pairs = [(row, column) for row in self._rows for column in self.columns]
-        return recipes, [pair for pair in pairs if not self._is_finished(*pair)]
+        recipes = []
+        pairs = []
+        for row in self._rows:
+            if row.recipe and row.recipe not in recipes and not self.models.is_finished(row.recipe):
+                recipes.append(row.recipe)
+            for column in self.columns:
+                if not self._is_finished(row, column):
+                    pairs.append((row, column))
+        return recipes, pairs
 
     def outdated(self):
         """Returns the `(row, column)` whose scores were made with other settings and are not shown."""
-        pairs = [(row, column) for row in self.definition.rows for column in self.columns]
-        return [(row, column) for row, column in pairs if self._is_finished(row, column) is False]
+        pairs = []
+        for row in self.definition.rows:
+            for column in self.columns:
+                if self._is_finished(row, column) is False:  # And not `None`: there are scores.
+                    pairs.append((row, column))
+        return pairs
 
     def _start(self, row, column):
         """Returns the folder or the name of the model that a row starts from, and options of `load`."""
@@ -99,42 +129,42 @@ class StudyRunner:
         """Fine-tunes the model of a row on a task with all seeds, unless it is finished."""
         if self._is_finished(row, column):
             return
-        folder, with_bilstm = self._runs_folder(row, column), row.bilstm or _is_on_features(row, column)
-        model, options = self._start(row, column)
-        task, choices = column.make(model, folder, options, with_bilstm), self._choices(row, column)
-        hyperparameters = Hyperparameters(best=False, precision=self._precision)
-        plan = Plan(task, choices, hyperparameters, folder, strategy=self._strategy, report_to=())
-        finetuning = _OnlyScores(plan)
-        try:
-            finetuning.run()
-        except FloatingPointError as error:  # All runs diverged: the table says so.
-            if not finetuning.grid_runs.results:
-                raise
-            _LOG.warning("%s", error)
-        # The folder may have runs with other settings.
-        results = [result for result in finetuning.grid_runs.results if result["setting"] in finetuning.settings]
-        for result in results:
-            result["scores"].setdefault(column.metric, math.nan)  # A run that diverged has only the task's metric.
-        best = seed_statistics(results, column.metric)[0]
+        folder = self._runs_folder(row, column)
+        model, load_options = self._start(row, column)
+        with_bilstm = row.bilstm or _is_on_features(row, column)
+        task = column.make(model, folder, load_options, with_bilstm)
+        plan = Plan(
+            task,
+            self._choices(row, column),
+            Hyperparameters(best=False, precision=self._precision),
+            folder,
+            strategy=self._strategy,
+            report_to=(),
+        )
+        scores, *_ = seed_statistics(_run_all(plan, column.metric), column.metric)  # Those of the best setting.
         facts = {
             "asked": self._asked(row, column),
             "heading": column.heading(),
             "majority": task.report.summary.majority.get(column.metric),
         }
-        write_json(self._scores(row, column.name), {**best, **facts}, measured=True)
+        write_json(self._scores_file(row, column.name), scores | facts, measured=True)
 
     def _is_finished(self, row, column):
         """Returns whether the scores are final; `None` if there are none."""
-        path = self._scores(row, column.name)
-        return read_json(path)["asked"] == self._asked(row, column) if path.exists() else None
+        path = self._scores_file(row, column.name)
+        if not path.exists():
+            return None
+        return read_json(path)["asked"] == self._asked(row, column)
 
     def _asked(self, row, column):
         """Returns what scores depend on besides the model."""
-        return {"metric": column.metric, "content": column.content, **self._choices(row, column)}
+        return {"metric": column.metric, "content": column.content} | self._choices(row, column)
 
     def finetuning_recipe(self, row, column):
         """Returns the `FinetuningRecipe` of a row and a task; BiLSTMs on features train longer."""
-        return self.scale.recipe("ner_features") if _is_on_features(row, column) else column.recipe
+        if _is_on_features(row, column):
+            return self.scale.recipe("ner_features")
+        return column.recipe
 
     def runs(self, row, column):
         """Returns the number of runs of a row and a task."""
@@ -143,41 +173,49 @@ class StudyRunner:
     def _choices(self, row, column):
         """Returns the grid of a row and a task."""
         recipe = self.finetuning_recipe(row, column)
-        return {
-            **({"features": [row.features or _FEATURES]} if _is_on_features(row, column) else {}),
-            "learning_rate": list(self.scale.recurrent_rates if row.recurrent else recipe.learning_rates),
-            "batch_size": [recipe.batch_size],
-            "epochs": [recipe.epochs],
-            "seed": list(self.scale.seeds),
-        }
+        learning_rates = self.scale.recurrent_rates if row.recurrent else recipe.learning_rates
+        choices = {}
+        if _is_on_features(row, column):
+            choices["features"] = [row.features or _FEATURES]
+        choices["learning_rate"] = list(learning_rates)
+        choices["batch_size"] = [recipe.batch_size]
+        choices["epochs"] = [recipe.epochs]
+        choices["seed"] = list(self.scale.seeds)
+        return choices
 
     def _runs_folder(self, row, column):
         """Returns the folder of the runs of a row and a task, one for each selection of examples."""
-        return self._scores(row, column.name).parent / "-".join(content[:8] for content in column.content)
+        examples = "-".join(content[:8] for content in column.content)
+        return self._scores_file(row, column.name).parent / examples
 
-    def _scores(self, row, task):
+    def _scores_file(self, row, task):
         return self._output / "finetuning" / row.key / task / "scores.json"
 
     def scores(self):
         """Returns the finished scores, `{row: {task: {"mean", "deviation", "runs", ...}}}`."""
-        columns, found = {column.name: column for column in self.columns}, {}
+        columns = {column.name: column for column in self.columns}
+        scores = {}
         for row in self.definition.rows:
             for name in self._order():
-                path, column = self._scores(row, name), columns.get(name)
-                if path.exists() and (column is None or self._is_finished(row, column)):
-                    found.setdefault(row.key, {})[name] = _read_scores(path)
-        return found
+                path = self._scores_file(row, name)
+                is_other_task = name not in columns  # Of an earlier run, with the settings of that.
+                if path.exists() and (is_other_task or self._is_finished(row, columns[name])):
+                    scores.setdefault(row.key, {})[name] = _read_scores(path)
+        return scores
 
     def headings(self, scores):
         """Returns the `Heading`s of the columns, and of other tasks that `scores` contain, in the study's order."""
-        found = {column.name: column for column in self.columns}
-        for row in scores.values():
-            found |= {name: Heading(**score["heading"]) for name, score in row.items() if name not in found}
-        return [found[name] for name in self._order() if name in found]
+        headings = {column.name: column for column in self.columns}
+        for scores_of_row in scores.values():
+            for name, score in scores_of_row.items():
+                if name not in headings:
+                    headings[name] = Heading(**score["heading"])
+        return [headings[name] for name in self._order() if name in headings]
 
     def _order(self):
         """Returns the names of all tasks, those that are asked for first."""
-        return list(dict.fromkeys([*(column.name for column in self.columns), *self.definition.tasks, *TASKS]))
+        asked = [column.name for column in self.columns]
+        return list(dict.fromkeys([*asked, *self.definition.tasks, *TASKS]))
 
     @property
     def shown(self):
@@ -186,18 +224,40 @@ class StudyRunner:
 
     def perplexities(self):
         """Returns the held-out perplexity of the language models of the rows that are pre-trained to the end."""
-        rows = [row for row in self.definition.rows if row.recipe and row.key in self.shown and row.share == 1]
-        return {row.key: self.models.perplexity(row.recipe) for row in rows if self.models.is_finished(row.recipe)}
+        shown = self.shown
+        perplexities = {}
+        for row in self.definition.rows:
+            is_whole = row.recipe and row.share == 1
+            if is_whole and row.key in shown and self.models.is_finished(row.recipe):
+                perplexities[row.key] = self.models.perplexity(row.recipe)
+        return perplexities
+
+
+def _run_all(plan, metric):
+    """Runs a `Plan`, and returns the results of all runs, with a score of NaN for those that diverged."""
+    finetuning = _OnlyScores(plan)
+    try:
+        finetuning.run()
+    except FloatingPointError as error:  # All runs diverged: the table says so.
+        if not finetuning.grid_runs.results:
+            raise
+        _LOG.warning("%s", error)
+    # The folder may have runs with other settings.
+    results = [result for result in finetuning.grid_runs.results if result["setting"] in finetuning.settings]
+    for result in results:
+        result["scores"].setdefault(metric, math.nan)  # A run that diverged has only the task's metric.
+    return results
 
 
 def _read_scores(path):
     """Returns the scores of a row and a task; of runs that diverged they are NaN, which JSON does not have."""
     scores = read_json(path)
     statistics = {name: scores[name] for name in _STATISTICS if name in scores}
-    return {**scores, **as_numbers(statistics)}
+    return scores | as_numbers(statistics)
 
 
 def _is_on_features(row, column):
+    """Returns whether named entities are tagged by a BiLSTM on features of a frozen encoder."""
     return column.name == "ner_features" or row.features is not None
 
 

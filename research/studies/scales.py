@@ -43,6 +43,7 @@ class Scale:
 
 
 def _phases(*phases):
+    """Returns phases of tuples: the length of sequences, the steps and the batch size."""
     return tuple({"length": length, "steps": steps, "batch": batch} for length, steps, batch in phases)
 
 
@@ -57,7 +58,11 @@ _SQUAD = FinetuningRecipe((5e-5,), sequence_length=384)
 _SMALL = FinetuningRecipe((3e-4,))
 _TINY = dataclasses.replace(_SMALL, learning_rates=(3e-4, 1e-4))
 _MINI = dataclasses.replace(_SMALL, train_examples=10_000)
-_DEMO = FinetuningRecipe((3e-4,), 16, 1, 64, 300, 200)
+_DEMO = FinetuningRecipe((3e-4,), batch_size=16, epochs=1, sequence_length=64, train_examples=300, dev_examples=200)
+_DEMO_SQUAD = dataclasses.replace(_DEMO, sequence_length=128, train_examples=100, dev_examples=50)
+_MINI_SQUAD = FinetuningRecipe(
+    (3e-4,), batch_size=16, epochs=3, sequence_length=256, train_examples=2000, dev_examples=2000
+)
 
 SCALES = {
     # The paper's, for machines with accelerators.
@@ -67,7 +72,9 @@ SCALES = {
         1e-4,
         _tasks(_PAPER, _SQUAD, _PAPER, 20),
         (1, 2, 3, 4, 5),
-        *("bilm", "bilstm", "bidaf"),  # Of the published sizes.
+        bilm="bilm",  # These three are of the published sizes.
+        bilstm="bilstm",
+        bidaf="bidaf",
         warmup=0.01,
     ),
     # A day on one accelerator.
@@ -84,7 +91,7 @@ SCALES = {
         # Mostly short rows: a small model learns faster from them.
         _phases((32, 2000, 128), (128, 500, 32), (256, 150, 16)),
         1e-3,
-        _tasks(_MINI, FinetuningRecipe((3e-4,), 16, 3, 256, 2000, 2000), _MINI, 10),
+        _tasks(_MINI, _MINI_SQUAD, _MINI, 10),
         vocab_size=8000,
     ),
     # Minutes on two cores: shows that a study runs, not what it finds.
@@ -92,7 +99,7 @@ SCALES = {
         "L-4_H-128",
         _phases((32, 50, 32)),
         1e-3,
-        _tasks(_DEMO, dataclasses.replace(_DEMO, sequence_length=128, train_examples=100, dev_examples=50), _DEMO, 1),
+        _tasks(_DEMO, _DEMO_SQUAD, _DEMO, 1),
         (1, 2),
         vocab_size=2000,
         eval_examples=200,

@@ -5,80 +5,112 @@ import math
 
 def heads(columns, perplexities):
     """Returns the titles of the columns."""
-    names = [f"{column.title} ({column.metric.replace('_', ' ')})" for column in columns]
-    return ["row", *(["perplexity"] if perplexities else []), *names]
+    titles = ["row"]
+    if perplexities:
+        titles.append("perplexity")
+    for column in columns:
+        titles.append(f"{column.title} ({column.metric.replace('_', ' ')})")
+    return titles
 
 
 def score_rows(definition, columns, scores, perplexities):
     """Returns the cells of our rows, in percent: mean ± deviation over the seeds; empty if not finished."""
     rows = []
     for row in definition.rows:
-        if row.key in scores or row.key in perplexities:
-            cells = [_score(scores.get(row.key, {}).get(column.name)) for column in columns]
-            language = [f"{perplexities[row.key]:.2f}" if row.key in perplexities else ""] if perplexities else []
-            rows.append([row.title, *language, *cells])
+        if row.key not in scores and row.key not in perplexities:
+            continue
+        cells = [row.title]
+        if perplexities:  # The table has a column of these.
+            cells.append(f"{perplexities[row.key]:.2f}" if row.key in perplexities else "")
+        for column in columns:
+            cells.append(_score_cell(scores.get(row.key, {}).get(column.name)))
+        rows.append(cells)
     baselines = [_majority(column.name, scores) for column in columns]
     if rows and any(baselines):
-        rows.append(["majority baseline", *([""] if perplexities else []), *baselines])
+        cells = ["majority baseline"]
+        if perplexities:
+            cells.append("")
+        rows.append(cells + baselines)
     return rows
 
 
 def _majority(task, scores):
     """Returns the score of the task's majority baseline, in percent; empty if there is none."""
-    found = [row[task]["majority"] for row in scores.values() if row.get(task, {}).get("majority") is not None]
-    return f"{100 * found[0]:.1f}" if found else ""
+    for scores_of_row in scores.values():
+        majority = scores_of_row.get(task, {}).get("majority")
+        if majority is not None:
+            return f"{100 * majority:.1f}"
+    return ""
 
 
 def published_rows(definition, columns, perplexities):
     """Returns the cells of the published rows, without those that have none for these columns."""
     rows = []
     for row in definition.rows:
-        cells = [row.published.get(column.name) for column in columns]
-        if any(cell is not None for cell in cells):
-            cells = [row.published.get("perplexity"), *cells] if perplexities else cells
-            mark = "published" if row.is_built else "published, not rebuilt"
-            rows.append([f"{row.title}, {mark}", *("" if cell is None else str(cell) for cell in cells)])
+        scores = [row.published.get(column.name) for column in columns]
+        if all(score is None for score in scores):
+            continue
+        if perplexities:
+            scores.insert(0, row.published.get("perplexity"))
+        mark = "published" if row.is_built else "published, not rebuilt"
+        cells = ["" if score is None else str(score) for score in scores]
+        rows.append([f"{row.title}, {mark}", *cells])
     return rows
 
 
-def _score(found):
-    if found is None:
+def _score_cell(score):
+    """Returns the cell of a score, `None` for none: the mean over the seeds and, of several, the deviation."""
+    if score is None:
         return ""
-    if math.isnan(found["mean"]):
+    if math.isnan(score["mean"]):
         return "diverged"
-    mean, deviation = (f"{100 * found[name]:.1f}" for name in ("mean", "deviation"))
-    return f"{mean} ± {deviation}" if found["runs"] > 1 else mean
+    mean = f"{100 * score['mean']:.1f}"
+    if score["runs"] == 1:
+        return mean
+    return f"{mean} ± {100 * score['deviation']:.1f}"
 
 
 def differences(definition, columns, scores):
     """Returns sentences about the differences of each row from the first one, in points with their standard errors."""
-    first, *others = [row for row in definition.rows if row.key in scores] or [None]
+    rows = [row for row in definition.rows if row.key in scores]
+    if not rows:
+        return []
+    first, *others = rows
     lines = []
     for row in others:
-        parts = []
+        differences_of_row = []
         for column in columns:
-            pair = [scores[key].get(column.name) for key in (row.key, first.key)]
-            if None not in pair and not any(math.isnan(found["mean"]) for found in pair):
-                parts.append(f"{column.title} {_difference(*pair)}")
-        if parts:
-            lines.append(f"{row.title} against {first.title}: {', '.join(parts)}.")
+            score = scores[row.key].get(column.name)
+            reference = scores[first.key].get(column.name)
+            if _is_number(score) and _is_number(reference):
+                differences_of_row.append(f"{column.title} {_difference(score, reference)}")
+        if differences_of_row:
+            lines.append(f"{row.title} against {first.title}: {', '.join(differences_of_row)}.")
     return lines
 
 
-def _difference(found, reference):
-    points = f"{100 * (found['mean'] - reference['mean']):+.1f}"
-    if min(found["runs"], reference["runs"]) < 2:
+def _is_number(score):
+    """Returns whether there is a score, of runs that did not all diverge."""
+    return score is not None and not math.isnan(score["mean"])
+
+
+def _difference(score, reference):
+    """Returns the difference of two scores in points and, with several seeds, its standard error."""
+    points = f"{100 * (score['mean'] - reference['mean']):+.1f}"
+    if min(score["runs"], reference["runs"]) < 2:
         return points
-    error = math.sqrt(sum(part["deviation"] ** 2 / part["runs"] for part in (found, reference)))
-    return f"{points} ± {100 * error:.1f}"
+    variance = score["deviation"] ** 2 / score["runs"] + reference["deviation"] ** 2 / reference["runs"]
+    return f"{points} ± {100 * math.sqrt(variance):.1f}"
 
 
 def notes(columns, scores, perplexities):
     """Returns sentences that explain the table."""
-    runs = sorted({found["runs"] for row in scores.values() for found in row.values()})
+    runs = set()
+    for scores_of_row in scores.values():
+        runs.update(score["runs"] for score in scores_of_row.values())
     lines = []
-    if runs and runs[-1] > 1:
-        count = str(runs[0]) if len(runs) == 1 else f"{runs[0]} to {runs[-1]}"
+    if runs and max(runs) > 1:
+        count = str(max(runs)) if len(runs) == 1 else f"{min(runs)} to {max(runs)}"
         lines.append(
             f"Scores on dev in percent: mean ± standard deviation over {count} seeds of fine-tuning, all from one "
             "pre-training. Differences: ± standard error of the two means; it does not include the variance between "
@@ -87,8 +119,12 @@ def notes(columns, scores, perplexities):
     elif runs:
         lines.append("Scores on dev in percent, of one run each.")
     for column in columns:
-        counts = {"training": column.train_examples, "dev": column.dev_examples}
-        if limits := [f"{count:,} {part} examples" for part, count in counts.items() if count]:
+        limits = []
+        if column.train_examples:
+            limits.append(f"{column.train_examples:,} training examples")
+        if column.dev_examples:
+            limits.append(f"{column.dev_examples:,} dev examples")
+        if limits:
             lines.append(f"{column.title}: at most {' and '.join(limits)}.")
     if any(_majority(column.name, scores) for column in columns):
         lines.append(
@@ -107,4 +143,6 @@ def notes(columns, scores, perplexities):
 def markdown(heads, rows):
     """Returns a Markdown table."""
     lines = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
-    return "\n".join([*lines, *(f"| {' | '.join(row)} |" for row in rows)]) + "\n"
+    for row in rows:
+        lines.append(f"| {' | '.join(row)} |")
+    return "\n".join(lines) + "\n"

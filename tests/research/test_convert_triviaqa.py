@@ -40,7 +40,8 @@ def write_evidence(folder, **files):
 
 def convert(tmp_path, *entries, domain="Wikipedia", **options):
     """Returns the counts and, by paragraph, `(title, context, [(id, question, answer, place), ...])`."""
-    qa, output = write_qa(tmp_path / "qa.json", *entries, domain=domain), tmp_path / "out.json"
+    qa = write_qa(tmp_path / "qa.json", *entries, domain=domain)
+    output = tmp_path / "out.json"
     counts = triviaqa.convert([qa], tmp_path / "evidence", output, **options)
     return counts, read(output)
 

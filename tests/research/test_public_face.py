@@ -25,7 +25,9 @@ PUBLIC_MODULES = {name.rpartition(".")[0] for name in PUBLIC} - {"keras_bert", "
 
 def used(source):
     """Returns the names of the package that a file imports, and those that it takes from imported modules."""
-    tree, names, modules = ast.parse(source), set(), {"keras_bert": "keras_bert"}
+    tree = ast.parse(source)
+    names = set()
+    modules = {"keras_bert": "keras_bert"}
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom):
             found = {part.asname or part.name: f"{node.module}.{part.name}" for part in node.names}

@@ -57,7 +57,8 @@ def test_a_bilstm_is_trained_and_predicts(made, monkeypatch):
     """The next command imports `research`, too."""
     monkeypatch.setattr(command, "LOADED", ["research"])
     model = {"model": "bilstm_H-4_E-4_L-1", "vocab": made / "bert" / "vocab.txt"}
-    given, signatures = glue(made, **model, learning_rate=1e-2, max_train_examples=6), {}
+    given = glue(made, **model, learning_rate=1e-2, max_train_examples=6)
+    signatures = {}
     printed = finetune("research.run_glue", *given, signatures=signatures)
     assert f'predict --plugins=research --model={made}/out/model "A text." "Its pair."' in printed
     assert parsed("research.run_glue", *glue(made, **model))[1].plugins == ["research"]

@@ -33,7 +33,10 @@ def test_feature_based(made):  # noqa: F811
     def given(seed):
         return arguments(made, "features", predict_file=None, seed=seed, **options)
 
-    fit, write, computed, signatures = Trainer.fit, FeatureCache._write, [], {}
+    fit = Trainer.fit
+    write = FeatureCache._write
+    computed = []
+    signatures = {}
 
     def fit_without_encoder(self, *values, **options):
         assert not [weight for weight in self.model.weights if "block" in weight.path]

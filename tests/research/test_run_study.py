@@ -90,8 +90,10 @@ def flags(output, **changes):
 
 def study(output, **changes):
     """Runs a study eagerly in this process; returns what it prints and its messages."""
-    log, messages = logging.getLogger("keras_bert"), io.StringIO()
-    handler, level = logging.StreamHandler(messages), log.level
+    log = logging.getLogger("keras_bert")
+    messages = io.StringIO()
+    handler = logging.StreamHandler(messages)
+    level = log.level
     with contextlib.ExitStack() as stack:
         log.addHandler(handler)
         stack.callback(log.removeHandler, handler)

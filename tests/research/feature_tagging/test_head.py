@@ -35,8 +35,10 @@ def lstm(inputs, kernel, recurrent, bias):
 
 
 def test_bilstm_of_padded_rows():
-    layer, rng = BiLSTM(4), np.random.default_rng(0)
-    inputs, lengths = rng.normal(size=(3, 6, 5)).astype("float32"), (6, 3, 0)
+    layer = BiLSTM(4)
+    rng = np.random.default_rng(0)
+    inputs = rng.normal(size=(3, 6, 5)).astype("float32")
+    lengths = (6, 3, 0)
     outputs = to_numpy(layer(inputs, (np.arange(6) < np.array(lengths)[:, None]).astype("int32")))
     for row, output, length in zip(inputs, outputs, lengths, strict=True):
         assert (output[length:] == 0).all()
@@ -47,7 +49,8 @@ def test_bilstm_of_padded_rows():
 
 
 def test_weighted_sum():
-    layer, inputs = WeightedSum(3), np.arange(12, dtype="float32").reshape(1, 2, 6)
+    layer = WeightedSum(3)
+    inputs = np.arange(12, dtype="float32").reshape(1, 2, 6)
     np.testing.assert_allclose(to_numpy(layer(inputs)), [[[2, 3], [8, 9]]], rtol=1e-6)  # The mean.
     layer.set_weights([np.log([1.0, 2.0, 5.0]), np.array([8.0])])
     np.testing.assert_allclose(to_numpy(layer(inputs))[0, 0], [0 + 2 * 2 + 5 * 4, 1 + 2 * 3 + 5 * 5], rtol=1e-6)

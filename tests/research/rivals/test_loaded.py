@@ -164,8 +164,11 @@ def test_frozen_states_are_those_of_the_language_model(rows):
 @pytest.mark.tensorflow
 def test_mistakes(bilm, language_model, tmp_path):
     keras_bert.save(build("bilstm"), tmp_path / "bilstm", PIECES)
-    load, save, export = rivals.load, keras_bert.save, keras_bert.export
-    bert, other = load(bilm), load("bilstm_H-4", vocabulary=PIECES)
+    load = rivals.load
+    save = keras_bert.save
+    export = keras_bert.export
+    bert = load(bilm)
+    other = load("bilstm_H-4", vocabulary=PIECES)
     changed = build("bidaf")
     start = keras.layers.Activation("relu")(changed.output["start_logits"])
     changed = keras.Model(changed.input, {**changed.output, "start_logits": start}, name="bidaf")

@@ -42,8 +42,10 @@ def test_the_language_model_equals_its_formula(language_model, outputs, batch):
         for index, states in enumerate(zip(*directions, strict=True)):
             expected = np.concatenate(states, -1)
             np.testing.assert_allclose(outputs["hidden_states"][index][row, :length], expected, atol=1e-5)
-        left, right = directions[0][-1][:-1] @ table.T + bias, directions[1][-1][1:] @ table.T + bias
-        logits, places = outputs["mlm_logits"][row], batch["padding_mask"].shape[1] - 1
+        left = directions[0][-1][:-1] @ table.T + bias
+        right = directions[1][-1][1:] @ table.T + bias
+        logits = outputs["mlm_logits"][row]
+        places = batch["padding_mask"].shape[1] - 1
         np.testing.assert_allclose(logits[: length - 1], left, atol=1e-4)
         np.testing.assert_allclose(logits[places : places + length - 1], right, atol=1e-4)
 
@@ -83,7 +85,8 @@ def test_the_parts_of_a_pair(batch):
 
 
 def test_logits_move_back_to_the_second_part(batch):
-    layer, logits = layers.JoinLogits(), np.arange(36, dtype="float32").reshape(3, 12) + 1
+    layer = layers.JoinLogits()
+    logits = np.arange(36, dtype="float32").reshape(3, 12) + 1
     found = to_numpy(layer(logits, batch["segment_ids"], batch["padding_mask"]))
     layer.set_weights([np.array([0.5])])
     found = to_numpy(layer(logits, batch["segment_ids"], batch["padding_mask"]))
@@ -108,12 +111,14 @@ def test_attention_between_parts():
 
 
 def test_attention_flow_equals_its_formula():
-    rng, layer = np.random.default_rng(0), layers.AttentionFlow()
+    rng = np.random.default_rng(0)
+    layer = layers.AttentionFlow()
     context, question = (rng.normal(size=(2, length, 4)).astype("float32") for length in (5, 3))
     masks = np.array([[1, 1, 1, 1, 1], [1, 1, 1, 0, 0]]), np.array([[1, 1, 1], [1, 1, 0]])
     layer.build(context.shape)
     layer.set_weights([rng.normal(size=(3, 4))])
-    found, vector = to_numpy(layer(context, question, *masks)), layer.get_weights()[0].ravel()
+    found = to_numpy(layer(context, question, *masks))
+    vector = layer.get_weights()[0].ravel()
     for row, (length, asked) in enumerate(zip(masks[0].sum(1), masks[1].sum(1), strict=True)):
         h, u = context[row, :length], question[row, :asked]
         # Seo et al., equations 1 to 4.
@@ -126,7 +131,8 @@ def test_attention_flow_equals_its_formula():
 
 
 def test_a_highway_layer():
-    layer, inputs = layers.Highway(3), np.array([[1.0, -2.0, 3.0]], "float32")
+    layer = layers.Highway(3)
+    inputs = np.array([[1.0, -2.0, 3.0]], "float32")
     layer.build((None, 3))
     layer.set_weights([np.eye(3), np.zeros(3), np.zeros((3, 3)), np.log([1.0, 1.0, 3.0])])
     # The gates are 1/2, 1/2 and 3/4; ReLU removes the negative number.
