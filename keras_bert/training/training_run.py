@@ -80,6 +80,8 @@ class TrainingRun:
         self._log = log
         self._evaluate = evaluate
         self._kept = None
+        if plan.evaluation is None:
+            state.note_evaluation(interrupted=False)  # There is none to repeat.
 
     @property
     def is_finished(self):

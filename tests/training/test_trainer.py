@@ -53,7 +53,8 @@ def test_a_resumed_run_equals_an_uninterrupted_one(tmp_path):
             shutil.rmtree(folder / "step-000000012")
             cut()
 
-    folder, handler = tmp_path / "cut" / "snapshots", signal.getsignal(signal.SIGTERM)
+    folder = tmp_path / "cut" / "snapshots"
+    handler = signal.getsignal(signal.SIGTERM)
     with pytest.raises(SystemExit) as error:  # After step 3; a call of two steps follows.
         fit(folder.parent, lambda: os.kill(os.getpid(), signal.SIGTERM))
     assert (error.value.code, steps_of(folder)) == (143, [3, 5])
@@ -102,16 +103,29 @@ def test_ctrl_c_saves_the_run(tmp_path, capsys):
 
 
 @pytest.mark.usefixtures("eager")
+def test_a_run_whose_evaluation_was_interrupted_resumes_without_one(tmp_path):
+    """It is an ordinary run from then on: its result are the losses, also when it is finished and called again."""
+
+    def fit(name, **options):
+        run = linear(tmp_path / name, callbacks=options.pop("callbacks", []))
+        return run.fit(numbered(3, 1, 4), evaluate_every=2, log_every=1, **options)
+
+    with pytest.raises(KeyboardInterrupt, match="stopped at step 2 of 3"):
+        fit("cut", evaluation=numbered(2), callbacks=[Press(2)])
+    expected = fit("whole")
+    assert fit("cut") == expected
+    assert fit("cut") == expected
+
+
+@pytest.mark.usefixtures("eager")
 def test_a_finished_run_is_extended(tmp_path):
     """The same as one run with both schedules; only a finished run, with more steps and equal other settings."""
-    numbers, schedules = (
-        numbered(3, 1, 4, 1, 5),
-        [LinearSchedule(0.1, 3, warmup_steps=1), LinearSchedule(0.3, 4, warmup_steps=2)],
-    )
+    numbers = numbered(3, 1, 4, 1, 5)
+    schedules = [LinearSchedule(0.1, 3, warmup_steps=1), LinearSchedule(0.3, 4, warmup_steps=2)]
 
     def fit(name, steps, count, part="one", **options):
-        run = linear(tmp_path / name, settings={"part": part, "task": "mrpc"})
-        run.optimizer.learning_rate = SequentialSchedule(schedules[:count])
+        schedule = SequentialSchedule(schedules[:count])
+        run = linear(tmp_path / name, schedule, settings={"part": part, "task": "mrpc"})
         run.fit(numbers, steps=steps, log_every=1, **options)
         return run
 
@@ -241,14 +255,16 @@ def test_one_trace_for_all_epochs_and_lengths(mirrored):
 
 @pytest.mark.usefixtures("eager")
 def test_best_weights_are_restored(tmp_path):
-    scores, kernels = [0.1, 0.5, 0.4, 0.3, 0.9, 0.9], []
+    scores = [0.1, 0.5, 0.4, 0.3, 0.9, 0.9]
+    kernels = []
 
     def metric(targets, outputs):
         kernels.append(run.model.get_weights()[0])
         return {"score": scores[len(kernels) - 1]}
 
     for _ in range(2):  # In the second iteration, the run is already finished.
-        run, held_out = linear(tmp_path, metrics=metric), numbered(1)
+        run = linear(tmp_path, metrics=metric)
+        held_out = numbered(1)
         with mock.patch.object(held_out, "dataset", wraps=held_out.dataset) as made:
             result = run.fit(numbered(*range(6)), evaluation=held_out, evaluate_every=1, best="score", patience=2)
         assert (result["score"], result["step"], len(kernels)) == (0.5, 2, 4)
