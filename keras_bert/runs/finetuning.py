@@ -355,8 +355,10 @@ class Finetuning:
 
     def formats(self):
         """Returns the folders of the model. Adapters are for Hugging Face's layouts, with heads that peft has."""
+        if not self.hyperparameters.lora_rank:  # A task of another kind of model has no `bert`.
+            return ["model"]
         has_layout = getattr(self.task.bert, "model_type", "bert") is not None
-        if self.hyperparameters.lora_rank and has_layout and peft.has_place_for(self.task.head):
+        if has_layout and peft.has_place_for(self.task.head):
             return ["model", "adapter"]
         return ["model"]
 
