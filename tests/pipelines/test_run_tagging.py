@@ -20,7 +20,8 @@ PROGRAM = "pipelines.run_tagging"
 
 def sentences(count, seed):
     """Returns lists of letters with one or two entities, some longer than the windows."""
-    rng, found = np.random.default_rng(seed), []
+    rng = np.random.default_rng(seed)
+    found = []
     for number in range(count):
         letters = rng.choice(list("abcdef"), 20 if number % 8 == 0 else 6).tolist()
         letters[rng.integers(3)] = "z"
@@ -80,13 +81,16 @@ def test_the_start_has_no_lines_of_onednn(made):
 @pytest.mark.usefixtures("eager")
 def test_scores_files_and_the_export(made):
     """Of a run of a few steps. In words between spaces, the export and `bert.predict` find the same entities."""
-    output, signatures = made / "run", {}
+    output = made / "run"
+    signatures = {}
     given = arguments(made, "run", epochs=1, max_train_examples=8, learning_rate=1e-4)
     printed = finetune(PROGRAM, *given, signatures=signatures)
     lines = (output / "predictions.txt").read_text().splitlines()
     assert [line.rpartition(" ")[0] for line in lines] == (made / "test.txt").read_text().splitlines()
-    gold, predicted = data.read(made / "test.txt"), data.read(output / "predictions.txt", tag_column="3", scheme="iob1")
-    scores, report = metrics.entity_scores(gold.entities, predicted.entities), read_json(output / "results.json")
+    gold = data.read(made / "test.txt")
+    predicted = data.read(output / "predictions.txt", tag_column="3", scheme="iob1")
+    scores = metrics.entity_scores(gold.entities, predicted.entities)
+    report = read_json(output / "results.json")
     assert report["test_scores"] == scores
     assert f"test: f1 {100 * scores['f1']:.2f}%" in printed
     dev = data.read(output / "dev_predictions.txt")
@@ -95,7 +99,8 @@ def test_scores_files_and_the_export(made):
     assert report["data"]["majority"]["f1"] == pytest.approx(24 / 42)
     for name in ("report.html", "errors.tsv", "model/README.md"):
         assert (output / name).is_file()
-    texts, bert = [" ".join(words) for words in dev.words], keras_bert.load(output / "model")
+    texts = [" ".join(words) for words in dev.words]
+    bert = keras_bert.load(output / "model")
     assert max(map(len, dev.words)) > 12  # Longer than a window.
     expected = entities_in_text(dev.entities)
     assert any(expected)
