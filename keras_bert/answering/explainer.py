@@ -253,7 +253,7 @@ def _explanation(output, row):
     """Returns the explanation of a text as a dict, given the outputs of a graph for it."""
     target = int(output["target"])
     explanation = {
-        "words": _scored_words(output, _texts(row, target)),
+        "words": _scored_words(output, _scored_texts(row, target)),
         "target": target if target >= 0 else None,
     }
     if "word" in output:
@@ -264,7 +264,7 @@ def _explanation(output, row):
     return explanation
 
 
-def _texts(row, target):
+def _scored_texts(row, target):
     """Returns the texts whose words have scores, by input; of choices that of the target."""
     texts = {name: row[name] for name in ("text", "pair") if name in row}
     if "choices" in row:
@@ -360,7 +360,7 @@ class Targets:
 
     def _word(self, target, row):
         """Returns the number of a word that has tokens, given its text or its number."""
-        texts, numbers = self._words(row)
+        texts, numbers = self._numbered_words(row)
         if isinstance(target, str):
             for number in numbers:
                 if texts[number] == target:
@@ -372,7 +372,7 @@ class Targets:
             f"head={self._head.name!r}. Received: target={target!r:.100}; the words: {texts!r:.200}"
         )
 
-    def _words(self, row):
+    def _numbered_words(self, row):
         """Returns the words of a row, and the numbers of those that have tokens in ascending order."""
         tokenizer = self._scores.tokenizer
         if "words" in row:

@@ -44,7 +44,7 @@ class PrintedExplanation(dict):
 
     def __str__(self):
         words = "  ".join(map(_word_and_score, self["words"])) or "(no words)"
-        return f"{words}  | {_sum(self)}"
+        return f"{words}  | {_logit_text(self)}"
 
     def _repr_html_(self):
         return f'{STYLE}<div class="kb-why">{words_html(self)}{legend_html(self)}</div>'
@@ -103,7 +103,7 @@ def strongest_words(explanation, most=3):
     return "; ".join(parts)
 
 
-def _name(explanation):
+def _name_of_logit(explanation):
     """Returns what has the logit: a class, a choice, the tag of a word, or the value."""
     target = explanation.get("target")
     name = "value" if target is None else str(target)
@@ -114,10 +114,11 @@ def _name(explanation):
     return f"{_short(word)}: {name}"
 
 
-def _sum(explanation):
+def _logit_text(explanation):
     """Returns the logit of a text, and that of the text without its words."""
     replacement = explanation["replacement"]
-    return f"{_name(explanation)} {explanation['value']:.2f}; with {replacement} only {explanation['baseline']:.2f}"
+    logit = f"{_name_of_logit(explanation)} {explanation['value']:.2f}"
+    return f"{logit}; with {replacement} only {explanation['baseline']:.2f}"
 
 
 def words_html(explanation):
@@ -133,14 +134,14 @@ def words_html(explanation):
                 continue
             if before is not None and before != word["start"]:
                 items.append(" ")
-            items.append(_item(word, most))
+            items.append(_word_html(word, most))
             before = word["end"]
         paragraphs.append(f'<div role="list" aria-label="{name}">{"".join(items)}</div>')
     listed = "".join(paragraphs) or "<p>no words</p>"
-    return f"<p><b>{html.escape(_sum(explanation))}</b></p>{listed}"
+    return f"<p><b>{html.escape(_logit_text(explanation))}</b></p>{listed}"
 
 
-def _item(word, most):
+def _word_html(word, most):
     """Returns a word as HTML, with a colour by its score and the highest one."""
     text = html.escape(_short(word["text"]))
     score = _signed(word["score"])

@@ -133,10 +133,15 @@ def _choice_columns(origin, text_column, choice_columns, known):
 
 def _tell_others(origin, missing, columns):
     """Logs that other columns are read than those that the model was trained on."""
-    _LOG.info("%s: no %s, which the model was trained on; read as %s", origin, _listed(missing), _listed(columns))
+    _LOG.info(
+        "%s: no %s, which the model was trained on; read as %s",
+        origin,
+        _listed_names(missing),
+        _listed_names(columns),
+    )
 
 
-def _listed(names):
+def _listed_names(names):
     return " and ".join(f"`{name}`" for name in names)
 
 
@@ -285,10 +290,10 @@ class AnswersFile(LinesFile):
                 lines.append(json_line(record or row, answer, keep=record is not None) + "\n")
             self.append("".join(lines))
         else:
-            self.append(self._table(answered))
+            self.append(self._table_lines(answered))
         self.count += len(answered)
 
-    def _table(self, parts):
+    def _table_lines(self, parts):
         """Returns the lines of a table; the first ones begin with the names of its columns."""
         rows = []
         for record, row, answer in parts:

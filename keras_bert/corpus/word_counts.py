@@ -53,7 +53,7 @@ def count_words(
     paths = find(files)
     parts = []
     for path in paths:
-        parts.extend(_parts(path))
+        parts.extend(_parts_of_file(path))
     if processes is None:
         size = sum(path.stat().st_size for path in paths)
         processes = min(os.cpu_count(), math.ceil(size / WORTH_A_PROCESS))
@@ -72,7 +72,7 @@ def count_words(
     return counts, held_out
 
 
-def _parts(path):
+def _parts_of_file(path):
     """Returns `(path, start, stop)` of each part: the lines that start in between. A `.gz` file is one part."""
     if is_packed(path):
         return [(path, 0, math.inf)]
@@ -98,8 +98,8 @@ def _count_part(part, splitting, held_out_every):
                 lines_held_out.append(line)
             else:
                 lines_to_count.append(line)
-        counts.update(_words(splitter, lines_to_count))
-        held_out.update(_words(splitter, lines_held_out))
+        counts.update(_words_of_lines(splitter, lines_to_count))
+        held_out.update(_words_of_lines(splitter, lines_held_out))
     # Decoded after counting, since there are far fewer distinct words.
     return _decoded(counts), _decoded(held_out)
 
@@ -115,7 +115,7 @@ def _checked_lines(path, start, stop):
         yield line
 
 
-def _words(splitter, lines_of_batch):
+def _words_of_lines(splitter, lines_of_batch):
     """Returns the words of some lines as bytes."""
     return splitter(tf.constant(lines_of_batch, tf.string)).flat_values.numpy().tolist()
 

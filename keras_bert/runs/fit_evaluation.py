@@ -31,10 +31,10 @@ def evaluate(bert, texts, targets=None, *, sequence_length=None, verbose=True, *
             "`evaluate` needs a model with the head of a task, which was fine-tuned, see `fit`. "
             f"Received: head={bert.head!r}"
         )
-    rows = _rows(bert, task, texts, targets)
+    rows = _labelled_rows(bert, task, texts, targets)
     labels = _classes(bert) if head_named(bert.head).has_classes else None
     _check_options(task, options)
-    settings = _settings(bert, task, sequence_length, options)
+    settings = _answer_settings(bert, task, sequence_length, options)
     train_rows = rows
     if not task.rows.needs_train and "class_weight" not in options:
         train_rows = rows[:2]  # Nothing is trained: if the classes are known, two rows do.
@@ -52,7 +52,7 @@ def evaluate(bert, texts, targets=None, *, sequence_length=None, verbose=True, *
     return {name: float(value) for name, value in scores.items()}
 
 
-def _rows(bert, task, texts, targets):
+def _labelled_rows(bert, task, texts, targets):
     """Returns texts and targets as the rows of the model's task."""
     texts = in_memory.listed(texts)
     if task.rows.convert is None:  # Otherwise it decides itself what it reads.
@@ -83,7 +83,7 @@ def _check_options(task, options):
         raise ValueError(f"the task {task.name} has no option {unknown[0]!r}. Expected one of: {sorted(known)}")
 
 
-def _settings(bert, task, sequence_length, options):
+def _answer_settings(bert, task, sequence_length, options):
     """Returns the settings of the task: those that are given, and others as the model stores them."""
     stored = dict(bert.task_settings or {})
     if bert.thresholds is not None:

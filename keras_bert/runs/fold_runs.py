@@ -63,7 +63,7 @@ class FoldRuns(GridRuns):
                 continue
             logits = self._logits_of_all_rows(folds)
             for fold in folds:
-                fold["scores"] |= self._task.report.fold_scores(self._rows(fold), logits)
+                fold["scores"] |= self._task.report.fold_scores(self._rows_of_fold(fold), logits)
 
     def chosen(self):
         """Returns the setting with the highest mean, with its first seed."""
@@ -103,7 +103,7 @@ class FoldRuns(GridRuns):
     def _logits_of_all_rows(self, folds):
         """Returns what is kept of all rows in their order, from the folds of one setting and seed."""
         kept = [read_logits(self.folder(fold["setting"]) / "dev.npz") for fold in folds]
-        rows = np.concatenate([self._rows(fold) for fold in folds])
+        rows = np.concatenate([self._rows_of_fold(fold) for fold in folds])
         sizes = np.array(self._task.report.entries())[rows]
         # Where the entries of each row begin when they are in order, and their places among those of all folds.
         places = np.split(np.arange(sizes.sum()), np.cumsum(sizes)[:-1])
@@ -113,7 +113,7 @@ class FoldRuns(GridRuns):
             logits[name] = _stacked([arrays[name] for arrays in kept])[order]
         return logits
 
-    def _rows(self, fold):
+    def _rows_of_fold(self, fold):
         """Returns the numbers of the rows of a fold, given its result."""
         setting = fold["setting"]
         return np.flatnonzero(self.assigned(setting["seed"]) == setting["fold"])

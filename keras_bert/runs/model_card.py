@@ -51,10 +51,10 @@ def text(
         f"{what}, {trained} with keras_bert on {escaped(card.trained_on)}. It started from {escaped(start_name)}.\n",
         f"{escaped(headline(task.report, scores, evaluated_on).text)}\n",
         f"## Data\n\n{_data(facts or task.report.facts, task.report.warnings)}",
-        f"## Scores\n\n{_scores(task.report.summary, evaluated_on, scores)}{note_text}",
+        f"## Scores\n\n{_scores_table(task.report.summary, evaluated_on, scores)}{note_text}",
         f"## Use\n\n{_use(card, task.auto_class, title, package)}",
-        f"## Training settings\n\n{_settings({'start': start_name} | settings)}",
-        f"## Versions\n\n{_versions()}",
+        f"## Training settings\n\n{_settings_table({'start': start_name} | settings)}",
+        f"## Versions\n\n{_versions_table()}",
     ]
     return "\n".join(parts)
 
@@ -134,7 +134,7 @@ def escaped(text):
     return _MARKUP.sub(r"\\\g<0>", html.escape(" ".join(str(text).split()), quote=False))
 
 
-def _scores(summary, evaluated_on, scores):
+def _scores_table(summary, evaluated_on, scores):
     """Returns the table of the scores, beside those of the answers that need no model."""
     columns = [scores]
     heads = [f"{evaluated_on}, in percent", "this model"]
@@ -145,19 +145,19 @@ def _scores(summary, evaluated_on, scores):
     for name in scores:
         cells = [f"{100 * column[name]:.2f}" for column in columns if name in column]
         rows[name.replace("_", " ")] = " | ".join(cells)
-    return _table(heads, rows)
+    return _markdown_table(heads, rows)
 
 
-def _settings(settings):
+def _settings_table(settings):
     """Returns the table of the settings; the model to start from is in the row `start`."""
     rows = {}
     for name, value in settings.items():
         if name != "model" and value is not None:
             rows[name] = escaped(value)
-    return _table(("setting", "value"), rows)
+    return _markdown_table(("setting", "value"), rows)
 
 
-def _versions():
+def _versions_table():
     """Returns the table of the versions of the packages."""
     versions = {
         "keras_bert": __version__,
@@ -165,10 +165,10 @@ def _versions():
         "tensorflow": tf.__version__,
         "python": platform.python_version(),
     }
-    return _table(("package", "version"), versions)
+    return _markdown_table(("package", "version"), versions)
 
 
-def _table(heads, rows):
+def _markdown_table(heads, rows):
     """Returns a Markdown table of the rows, values by name."""
     lines = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
     for name, value in rows.items():

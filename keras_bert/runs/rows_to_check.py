@@ -48,7 +48,7 @@ def write(output, source, examples, checks):
         text = _json_lines(ordered)
     else:
         name = f"{NAME}.csv"
-        text = _table(ordered)
+        text = _csv_lines(ordered)
     write_text(folder / name, text)
     return name
 
@@ -121,7 +121,7 @@ def _json_lines(rows):
     return "".join(f"{json_text(row, measured=True)}\n" for row in rows)
 
 
-def _table(rows):
+def _csv_lines(rows):
     file = io.StringIO()
     writer = csv.DictWriter(file, list(rows[0]), lineterminator="\n")
     writer.writeheader()

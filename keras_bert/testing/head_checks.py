@@ -235,7 +235,7 @@ class HeadChecks:
     @promise("predict")
     def answers(self, bert):
         """Answers to the texts, dicts with the same fields for each text."""
-        texts = self._texts(bert)
+        texts = self._texts_to_answer(bert)
         answers = bert.predict(texts)
         fields = answers[0].keys()
         missing = [name for name in self.keys if name not in fields]
@@ -247,7 +247,7 @@ class HeadChecks:
         promises.expect_equal(alone, answers[0], "the answer to one text")
         return answers
 
-    def _texts(self, bert):
+    def _texts_to_answer(self, bert):
         """Returns the texts to answer."""
         if self.given_texts is not None:
             return list(self.given_texts)
@@ -271,7 +271,7 @@ class HeadChecks:
         """
         if not can_explain(bert):
             return
-        texts = self._texts(bert)
+        texts = self._texts_to_answer(bert)
         rows, _ = read_rows(texts, self.head.takes_words)
         if any("words" in row for row in rows):
             raise SkippedError("the texts are lists of words")
@@ -309,7 +309,7 @@ class HeadChecks:
 
     def _class_logits(self, bert, **options):
         """Returns what answers tell of the logits of the classes, by a signature with these options."""
-        rows, _ = read_rows(self._texts(bert), self.head.takes_words)
+        rows, _ = read_rows(self._texts_to_answer(bert), self.head.takes_words)
         names = check_rows(rows, self.head.inputs(bert), "the head")
         preprocessor = bert.preprocessor(samples.LENGTH, padding="longest")
         signatures = build_signatures(
@@ -333,7 +333,7 @@ class HeadChecks:
     @promise("shell")
     def predict_at_the_shell(self, answers, bert, saved):
         """`keras-bert predict` answers in a new process as Python does."""
-        rows, _ = read_rows(self._texts(bert), self.head.takes_words)
+        rows, _ = read_rows(self._texts_to_answer(bert), self.head.takes_words)
         found = processes.predicted_at_the_shell(saved, rows, processes.plugins_of(type(self.head)))
         processes.expect_answers(found, answers, "the answers at the shell")
 
@@ -352,7 +352,7 @@ class HeadChecks:
     @promise()
     def server(self, exported, answers, bert):
         """A server and its client answer as Python does."""
-        rows, _ = read_rows(self._texts(bert), self.head.takes_words)
+        rows, _ = read_rows(self._texts_to_answer(bert), self.head.takes_words)
         allowed = self.head.inputs(bert)
         names = check_rows(rows, allowed, "the head")
         loaded = tf.saved_model.load(str(exported))

@@ -78,7 +78,7 @@ def predicted_at_the_shell(model, rows, plugins, *flags):
     expect(len(lines) == len(rows), f"{len(rows)} lines", len(lines))
     predicted = []
     for line, row in zip(lines, rows, strict=True):
-        predicted.append(_answer(json.loads(line), row))
+        predicted.append(_answer_of_line(json.loads(line), row))
     return predicted
 
 
@@ -93,7 +93,7 @@ def _environment(plugins):
     return os.environ | {"PYTHONPATH": os.pathsep.join(folders)}
 
 
-def _answer(line, row):
+def _answer_of_line(line, row):
     """Returns the fields of an answer among the columns of a row; those of the name of a column have another one."""
     answer = {}
     for name, value in line.items():
@@ -107,7 +107,7 @@ def _answer(line, row):
 
 def expect_answers(received, expected, what):
     """Raises an error unless answers are equal, in the form of JSON."""
-    plain = [_plain(dict(answer)) for answer in expected]
+    plain = [_as_json(dict(answer)) for answer in expected]
     expect_equal(received, plain, what)
 
 
@@ -130,22 +130,22 @@ def expect_served(folder, signature, names, rows, answers, outputs):
     expected = {name: value.numpy() for name, value in signature(inputs).items()}
     for name, value in expected.items():
         expect(name in received, f"the output {name} from the server", ", ".join(received))
-        received_texts = _texts(received[name].tolist())
-        expect_equal(received_texts, _texts(value.tolist()), f"the output {name} of the server")
+        received_texts = _decoded(received[name].tolist())
+        expect_equal(received_texts, _decoded(value.tolist()), f"the output {name} of the server")
     if outputs:
         found = each_text(of_outputs(received), received, rows)
-        expect_answers([_plain(answer) for answer in found], answers, "the answers of the client")
+        expect_answers([_as_json(answer) for answer in found], answers, "the answers of the client")
 
 
-def _plain(answer):
+def _as_json(answer):
     """Returns an answer in the form of JSON."""
     return json.loads(json_text(answer, default=lambda value: value.tolist()))
 
 
-def _texts(value):
+def _decoded(value):
     """Returns nested values with strings in place of bytes."""
     if isinstance(value, list):
-        return [_texts(part) for part in value]
+        return [_decoded(part) for part in value]
     if isinstance(value, bytes):
         return value.decode()
     return value

@@ -194,8 +194,8 @@ def expect_equal(received, expected, what, relative=_RELATIVE):
 
 def _difference(received, expected, relative, where=""):
     """Returns the place of the first difference, what was received there and what was expected, or `None`."""
-    expected = _plain(expected)
-    received = _plain(received)
+    expected = _without_numpy(expected)
+    received = _without_numpy(received)
     if isinstance(expected, dict) and isinstance(received, dict):
         if received.keys() != expected.keys():
             return f"{where}the fields ", sorted(received), sorted(expected)
@@ -217,7 +217,7 @@ def _difference(received, expected, relative, where=""):
     return None
 
 
-def _plain(value):
+def _without_numpy(value):
     """Returns a value of NumPy as one of Python."""
     if isinstance(value, np.ndarray | np.generic):
         return value.tolist()

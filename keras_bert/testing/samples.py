@@ -91,11 +91,11 @@ def token_inputs(model, rows=3, length=7, seed=0):
     for name, tensor in model.input.items():
         sizes = [size or length for size in tensor.shape[1:]]
         shape = (rows, *sizes)
-        inputs[name] = _values(name, rng, shape, lengths)
+        inputs[name] = _random_values(name, rng, shape, lengths)
     return inputs
 
 
-def _values(name, rng, shape, lengths):
+def _random_values(name, rng, shape, lengths):
     """Returns random values of an input."""
     places = np.arange(shape[-1])
     lengths_of_rows = lengths.reshape([-1] + [1] * (len(shape) - 1))
