@@ -26,12 +26,13 @@ class QuestionSettings:
     null_threshold: float | None = None
 
     def read(self, train, dev, test=None):
-        """Returns the `Data` of files or sources; `train` may be a list of several."""
-        return read_all(train if isinstance(train, list) else [train], dev, test, self.version_2)
+        """Returns the `QuestionData` of files or sources; `train` may be a list of several."""
+        train_files = train if isinstance(train, list) else [train]
+        return read_all(train_files, dev, test, self.version_2)
 
 
 @dataclasses.dataclass(frozen=True)
-class Data:
+class QuestionData:
     """The `Questions` of a task."""
 
     train: list  # One of each file.
@@ -46,12 +47,14 @@ class Data:
     def split(self, share, seed):
         """Returns the same data with a share of the questions to train on, drawn at random, as dev."""
         (questions,) = self.train  # Of one file.
-        return self.parted(*split_numbers(len(questions), share, seed))
+        train, held_out = split_numbers(len(questions), share, seed)
+        return self.parted(train, held_out)
 
     def parted(self, train, held_out):
         """Returns the same data with some of the questions to train on, by their numbers, as dev."""
         *earlier, questions = self.train
-        return dataclasses.replace(self, train=[*earlier, questions.at(train)], dev=questions.at(held_out))
+        kept = [*earlier, questions.at(train)]
+        return dataclasses.replace(self, train=kept, dev=questions.at(held_out))
 
     @property
     def divided(self):
@@ -60,7 +63,7 @@ class Data:
 
     def on_train(self):
         """Returns the same data whose dev is what is trained on."""
-        files = {**self.files, "dev": self.files["train"][-1]}
+        files = self.files | {"dev": self.files["train"][-1]}
         return dataclasses.replace(self, dev=self.train[-1], files=files)
 
 
@@ -77,34 +80,41 @@ class QuestionRows(RowFormat):
         return self.with_target(text, target)
 
     def with_named_target(self, row, column):
+        named = dict(row)
         if column not in self.target_columns and any(name in row for name in self.target_columns):
-            row = {name: value for name, value in row.items() if name != START}  # Where the other answer is.
-        return super().with_named_target(row, column)
+            named.pop(START, None)  # Where the other answer is.
+        return super().with_named_target(named, column)
 
     def read(self, train, dev, settings, labels=None, name=None):
         return read_all([train], dev)
 
     def labelled(self, name, directory, facts, path, *, settings=None, **options):
         questions = read(path)
-        contexts = [questions.contexts[index] for index in questions.context]
+        exact = "exact" if questions.version_2 else "exact_match"
 
         def score(texts):
             answers = dict(zip(questions.ids, texts, strict=True))
             scores = metrics.score(questions, answers)
-            return {metric: scores[metric] for metric in ("f1", "exact" if questions.version_2 else "exact_match")}
+            return {"f1": scores["f1"], exact: scores[exact]}
 
         def predictions(outputs):
             return [text.decode() for text in outputs["answer"]]
 
+        contexts = [questions.contexts[index] for index in questions.context]
         inputs = {"question": questions.questions, "context": contexts}
         return Labelled(inputs, predictions, score)
 
 
 def read_all(train_files, dev_file, predict_file=None, version_2=None, max_train_examples=None, max_dev_examples=None):
-    """Reads `Data`, of each training file and of the dev file the first examples, by default all; see `read`."""
+    """Reads `QuestionData`, of training files and of the dev file the first examples, by default all; see `read`."""
     train = [read(path, version_2).first(max_train_examples) for path in train_files]
-    same = isinstance(dev_file, Source) and dev_file is train_files[0]  # Data in Python without validation.
-    dev = (train[0] if same else read(dev_file, version_2)).first(max_dev_examples)
-    test = read(predict_file, version_2) if predict_file else None
-    names = {"train": list(map(str, train_files)), "dev": str(dev_file), "test": predict_file and str(predict_file)}
-    return Data(train, dev, test, names)
+    if isinstance(dev_file, Source) and dev_file is train_files[0]:
+        dev = train[0]  # Data in Python without validation.
+    else:
+        dev = read(dev_file, version_2)
+    files = {"train": list(map(str, train_files)), "dev": str(dev_file), "test": predict_file}
+    test = None
+    if predict_file:
+        test = read(predict_file, version_2)
+        files["test"] = str(predict_file)
+    return QuestionData(train, dev.first(max_dev_examples), test, files)

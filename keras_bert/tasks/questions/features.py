@@ -155,15 +155,21 @@ class QuestionWindows:
 
         `predict` maps inputs to `start_logits` and `end_logits`.
         """
-        parts = []
+        starts = []
+        ends = []
         for first, last in self.blocks():
             outputs = predict(self.inputs(first, last))
-            parts.append(self.flat(outputs, first, last))
-        return {name: np.concatenate([part[name] for part in parts]) for name in ("start", "end")}
+            logits = self.flat(outputs, first, last)
+            starts.append(logits["start"])
+            ends.append(logits["end"])
+        return {"start": np.concatenate(starts), "end": np.concatenate(ends)}
 
     def flat(self, outputs, first=0, last=None):
         """Returns the `logits` of a range of windows, given the outputs of the model."""
-        return {name: self._viewed.flat(outputs[f"{name}_logits"], first, last) for name in ("start", "end")}
+        return {
+            "start": self._viewed.flat(outputs["start_logits"], first, last),
+            "end": self._viewed.flat(outputs["end_logits"], first, last),
+        }
 
     def answers(self, logits, count: int = 20, max_answer_length: int = 30):
         """Returns the best answers to all questions, from the result of `logits`.
@@ -175,7 +181,14 @@ class QuestionWindows:
         for first, last in self.blocks():
             start_logits = self._viewed.padded(logits["start"], first, last)
             end_logits = self._viewed.padded(logits["end"], first, last)
-            spans = self._viewed.best_spans(start_logits, end_logits, max_answer_length, count, first, last)
+            spans = self._viewed.best_spans(
+                start_logits,
+                end_logits,
+                max_answer_length,
+                count,
+                first,
+                last,
+            )
             best = self._best_answers(spans, start_logits.numpy(), end_logits.numpy(), first, last)
             question = int(self.windows.row[first])
             for row, null_score in enumerate(spans.null_score.numpy()):

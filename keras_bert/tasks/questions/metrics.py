@@ -21,11 +21,12 @@ def exact_match(gold, prediction):
 
 def f1(gold, prediction):
     """Returns the harmonic mean of precision and recall over words."""
-    gold, prediction = normalize(gold).split(), normalize(prediction).split()
-    if not gold or not prediction:
-        return float(gold == prediction)
-    shared = sum((collections.Counter(gold) & collections.Counter(prediction)).values())
-    return 2 * shared / (len(gold) + len(prediction))
+    gold_words = normalize(gold).split()
+    predicted_words = normalize(prediction).split()
+    if not gold_words or not predicted_words:
+        return float(gold_words == predicted_words)
+    shared = collections.Counter(gold_words) & collections.Counter(predicted_words)
+    return 2 * shared.total() / (len(gold_words) + len(predicted_words))
 
 
 def score_answers(questions, predictions):
@@ -34,15 +35,21 @@ def score_answers(questions, predictions):
     As in the official script, in version 1.1 a prediction without words has F1 0, even for a gold without words. A
     question without a prediction scores 0. Predictions are by id; "" for no answer.
     """
-    exact, overlap = {}, {}
+    exact = {}
+    overlap = {}
     for name, texts in zip(questions.ids, questions.golds, strict=True):
-        # Version 2.0 ignores answers without words.
-        golds = [text for text in texts if normalize(text) or not questions.version_2] or [""]
+        exact[name] = 0.0
+        overlap[name] = 0.0
         prediction = predictions.get(name)
-        scored = prediction is not None
-        shares = scored and (questions.version_2 or normalize(prediction))
-        exact[name] = max(exact_match(gold, prediction) for gold in golds) if scored else 0.0
-        overlap[name] = max(f1(gold, prediction) for gold in golds) if shares else 0.0
+        if prediction is None:
+            continue
+        golds = texts
+        if questions.version_2:  # Ignores answers without words.
+            golds = [text for text in texts if normalize(text)]
+        golds = golds or [""]
+        exact[name] = max(exact_match(gold, prediction) for gold in golds)
+        if questions.version_2 or normalize(prediction):
+            overlap[name] = max(f1(gold, prediction) for gold in golds)
     return exact, overlap
 
 
@@ -57,37 +64,67 @@ def score(questions, predictions, no_answer=None, threshold=1.0):
         _check_no_answer(questions, no_answer)
     exact, overlap = score_answers(questions, predictions)
     if not questions.version_2:
-        if unknown := [name for name, texts in zip(questions.ids, questions.golds, strict=True) if not texts]:
-            raise ValueError(f"{len(unknown)} question(s) of SQuAD 1.1 have no gold answer, the first is {unknown[0]}")
+        _check_golds(questions)
         return {"exact_match": _percent(exact.values()), "f1": _percent(overlap.values())}
-    answerable = {name: bool(texts) for name, texts in zip(questions.ids, questions.golds, strict=True)}
+    golds = zip(questions.ids, questions.golds, strict=True)
+    answerable = {name: bool(texts) for name, texts in golds}
     raw = {"exact": exact, "f1": overlap}
-    kept = raw
-    if no_answer is not None:
-        refused = {name: name in predictions and no_answer[name] > threshold for name in questions.ids}
-        kept = {
-            kind: {name: float(not answerable[name]) if refused[name] else value for name, value in values.items()}
-            for kind, values in raw.items()
-        }
-    result = {kind: _percent(values.values()) for kind, values in kept.items()} | {"total": len(exact)}
-    for prefix, wanted in (("HasAns", True), ("NoAns", False)):
-        if names := [name for name in questions.ids if answerable[name] == wanted]:
-            result |= {f"{prefix}_{kind}": _percent([values[name] for name in names]) for kind, values in kept.items()}
-            result[f"{prefix}_total"] = len(names)
-    if no_answer is not None:
-        for kind, values in raw.items():
-            best, place = best_threshold(values, predictions, no_answer, answerable)
-            result |= {f"best_{kind}": best, f"best_{kind}_thresh": place}
+    if no_answer is None:
+        return _scores_by_group(raw, answerable)
+    refused = []
+    for name in questions.ids:
+        if name in predictions and no_answer[name] > threshold:
+            refused.append(name)
+    result = _scores_by_group(_with_refused(raw, refused, answerable), answerable)
+    for kind, values in raw.items():
+        best, place = best_threshold(values, predictions, no_answer, answerable)
+        result[f"best_{kind}"] = best
+        result[f"best_{kind}_thresh"] = place
     return result
 
 
 def _check_no_answer(questions, no_answer):
+    """Raises unless there is a number for each question of SQuAD 2.0."""
     if not questions.version_2:
         raise ValueError("`no_answer` is for SQuAD 2.0, where questions may have none. Received: SQuAD 1.1")
-    if lacking := [name for name in questions.ids if name not in no_answer]:
+    lacking = [name for name in questions.ids if name not in no_answer]
+    if lacking:
         raise ValueError(f"`no_answer` lacks {len(lacking)} question(s), the first is {lacking[0]}")
-    if undefined := [name for name in questions.ids if math.isnan(no_answer[name])]:
+    undefined = [name for name in questions.ids if math.isnan(no_answer[name])]
+    if undefined:
         raise ValueError(f"`no_answer` is not a number for {len(undefined)} question(s), the first is {undefined[0]}")
+
+
+def _check_golds(questions):
+    """Raises for questions of SQuAD 1.1 without a gold answer."""
+    golds = zip(questions.ids, questions.golds, strict=True)
+    unknown = [name for name, texts in golds if not texts]
+    if unknown:
+        raise ValueError(f"{len(unknown)} question(s) of SQuAD 1.1 have no gold answer, the first is {unknown[0]}")
+
+
+def _with_refused(raw, refused, answerable):
+    """Returns scores by kind and id; "no answer" is right for the refused questions without an answer."""
+    scores = {}
+    for kind, values in raw.items():
+        scores[kind] = dict(values)
+        for name in refused:
+            scores[kind][name] = float(not answerable[name])
+    return scores
+
+
+def _scores_by_group(scores, answerable):
+    """Returns the scores of SQuAD 2.0 in percent: of all questions, of those with an answer and of those without."""
+    result = {kind: _percent(values.values()) for kind, values in scores.items()}
+    result["total"] = len(answerable)
+    for prefix, wanted in (("HasAns", True), ("NoAns", False)):
+        names = [name for name, has_answer in answerable.items() if has_answer == wanted]
+        if not names:
+            continue
+        for kind, values in scores.items():
+            result[f"{prefix}_{kind}"] = _percent([values[name] for name in names])
+        result[f"{prefix}_total"] = len(names)
+    return result
 
 
 def best_threshold(scores, predictions, no_answer, answerable):
@@ -96,7 +133,9 @@ def best_threshold(scores, predictions, no_answer, answerable):
     The threshold is a value of `no_answer`, or 0. As in the official script, equal values are processed one by one, so
     that possibly no threshold reaches this score.
     """
-    current = best = sum(not wanted for name, wanted in answerable.items() if name in predictions)
+    unanswerable = [name for name, has_answer in answerable.items() if not has_answer]
+    current = sum(name in predictions for name in unanswerable)  # If no question is answered.
+    best = current
     place = 0.0
     for name in sorted(no_answer, key=no_answer.get):
         if name not in scores:
@@ -106,7 +145,8 @@ def best_threshold(scores, predictions, no_answer, answerable):
         elif predictions.get(name):
             current -= 1
         if current > best:
-            best, place = current, no_answer[name]
+            best = current
+            place = no_answer[name]
     return 100.0 * best / len(scores), place
 
 

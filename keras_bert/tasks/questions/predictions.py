@@ -1,5 +1,6 @@
 """SQuAD predictions, in the files of the official programs."""
 
+import dataclasses
 import pathlib
 
 import numpy as np
@@ -7,13 +8,47 @@ import numpy as np
 from keras_bert.files import write_json
 from keras_bert.tasks.questions import metrics as squad_metrics
 
+_NO_SCORE = -1e30  # Of the best answer if there is none. JSON has no infinity.
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class AnsweredQuestion:
+    """A question of dev, what is right and what is predicted.
+
+    Args:
+        id: string.
+        question: string.
+        context: string.
+        golds: list of strings, empty if there is no answer.
+        gold_spans: list of the known positions of the golds, `(first byte, end byte)` in the context's UTF-8.
+        prediction: string, "" for no answer.
+        place: span of the prediction, like `gold_spans`, or `None`.
+        probability: float, that of the best answer, or `None`.
+        exact: float, exact match, 0 or 1.
+        f1: float, from 0 to 1.
+    """
+
+    id: str
+    question: str
+    context: str
+    golds: list
+    gold_spans: list
+    prediction: str
+    place: tuple | None
+    probability: float | None
+    exact: float
+    f1: float
+
 
 def null_odds(answers):
     """Returns, by id, the score of no answer minus the score of the best answer."""
-    return {
-        name: null - (found[0]["start_logit"] + found[0]["end_logit"] if found else -1e30)  # JSON has no infinity.
-        for name, found, null in answers
-    }
+    odds = {}
+    for name, texts, null_score in answers:
+        best_score = _NO_SCORE
+        if texts:
+            best_score = texts[0]["start_logit"] + texts[0]["end_logit"]
+        odds[name] = null_score - best_score
+    return odds
 
 
 def predictions(answers, threshold=None):
@@ -22,10 +57,14 @@ def predictions(answers, threshold=None):
     `null_odds` above the threshold mean no answer, ""; `None` always answers.
     """
     odds = null_odds(answers)
-    return {
-        name: "" if not found or (threshold is not None and odds[name] > threshold) else found[0]["text"]
-        for name, found, _ in answers
-    }
+    predicted = {}
+    for name, texts, _ in answers:
+        is_refused = threshold is not None and odds[name] > threshold
+        if texts and not is_refused:
+            predicted[name] = texts[0]["text"]
+        else:
+            predicted[name] = ""
+    return predicted
 
 
 def choose_threshold(questions, answers):
@@ -35,62 +74,83 @@ def choose_threshold(questions, answers):
     """
     if not questions.version_2:
         return None
-    _, answered = squad_metrics.score_answers(questions, predictions(answers))
-    refused = {name: float(not golds) for name, golds in zip(questions.ids, questions.golds, strict=True)}
     odds = null_odds(answers)
     order = sorted(odds, key=odds.get)
     places = np.array([odds[name] for name in order])
-    total = np.cumsum([0.0] + [answered[name] - refused[name] for name in order])  # Gain if the first n are answered.
+    gains = _gains_of_answering(questions, answers)
+    # The gain if the first n are answered.
+    total = np.cumsum([0.0] + [gains[name] for name in order])
     total[1:-1][places[1:] == places[:-1]] = -np.inf  # Equal odds must be on the same side.
     count = int(np.argmax(total))
     if count == 0:
         return float(places[0]) - 1
-    last, following = places[count - 1], places[count : count + 1]
-    return float(min([last + 1, *(last + following) / 2]))
+    last = places[count - 1]
+    if count == len(places):
+        return float(last + 1)
+    following = places[count]
+    return float(min(last + 1, (last + following) / 2))
+
+
+def _gains_of_answering(questions, answers):
+    """Returns, by id, how much higher the F1 of the best answer is than that of no answer."""
+    _, answered = squad_metrics.score_answers(questions, predictions(answers))
+    gains = {}
+    for name, golds in zip(questions.ids, questions.golds, strict=True):
+        refused = float(not golds)
+        gains[name] = answered[name] - refused
+    return gains
 
 
 def score(questions, answers, threshold=None):
     """Returns the official scores; for version 2.0 with the given threshold and with the best thresholds."""
     if not questions.version_2:
         return squad_metrics.score(questions, predictions(answers))
+    scores = squad_metrics.score(questions, predictions(answers, threshold))
     raw = squad_metrics.score(questions, predictions(answers), null_odds(answers))
-    best = {name: value for name, value in raw.items() if name.startswith("best_")}
-    return {**squad_metrics.score(questions, predictions(answers, threshold)), **best}
+    for name, value in raw.items():
+        if name.startswith("best_"):
+            scores[name] = value
+    return scores
 
 
-def report_rows(questions, answers, threshold=None):
-    """Returns the rows for `judge_answers`."""
-    texts = predictions(answers, threshold)
-    exact, f1 = squad_metrics.score_answers(questions, texts)
-    rows = []
-    for row, (name, found, _) in enumerate(answers):
-        best = found[0] if found else {}
-        rows.append(
-            {
-                "id": name,
-                "question": questions.questions[row],
-                "context": questions.contexts[questions.context[row]],
-                "golds": questions.golds[row],
-                "gold_spans": questions.spans[row],
-                "prediction": texts[name],
-                "place": best.get("place") if texts[name] else None,
-                "probability": best.get("probability"),
-                "exact": exact[name],
-                "f1": f1[name],
-            }
+def answered_questions(questions, answers, threshold=None):
+    """Returns the `AnsweredQuestion`s for `judge_answers`."""
+    texts_by_id = predictions(answers, threshold)
+    exact, f1 = squad_metrics.score_answers(questions, texts_by_id)
+    answered = []
+    for row, (name, texts, _) in enumerate(answers):
+        best = texts[0] if texts else {}
+        question = AnsweredQuestion(
+            id=name,
+            question=questions.questions[row],
+            context=questions.contexts[questions.context[row]],
+            golds=questions.golds[row],
+            gold_spans=questions.spans[row],
+            prediction=texts_by_id[name],
+            place=best.get("place") if texts_by_id[name] else None,
+            probability=best.get("probability"),
+            exact=exact[name],
+            f1=f1[name],
         )
-    return rows
+        answered.append(question)
+    return answered
 
 
 def write(folder, answers, threshold=None):
     """Writes `predictions.json`, `nbest_predictions.json` and `null_odds.json`."""
-    files = {
-        "predictions": predictions(answers, threshold),
-        "nbest_predictions": {
-            name: [{key: value for key, value in answer.items() if key != "place"} for answer in found]
-            for name, found, _ in answers
-        },
-        "null_odds": null_odds(answers),
-    }
-    for name, content in files.items():
-        write_json(pathlib.Path(folder) / f"{name}.json", content)
+    folder = pathlib.Path(folder)
+    write_json(folder / "predictions.json", predictions(answers, threshold))
+    write_json(folder / "nbest_predictions.json", _best_answers(answers))
+    write_json(folder / "null_odds.json", null_odds(answers))
+
+
+def _best_answers(answers):
+    """Returns all answers by id, without their places in the context."""
+    best = {}
+    for name, texts, _ in answers:
+        best[name] = []
+        for answer in texts:
+            written = dict(answer)
+            written.pop("place", None)
+            best[name].append(written)
+    return best

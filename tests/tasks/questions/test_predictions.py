@@ -72,9 +72,19 @@ def test_files_match_the_official_programs(tmp_path):
     assert (best["4"], files["null_odds"]["4"]) == ([], 1e30)
 
 
-def test_report_rows(questions):
-    first, second, *_, last = squad_predictions.report_rows(questions, ANSWERS, 1.0)
-    expected = {"id": "1", "question": "w", "context": "é b c d", "golds": ["é b"], "gold_spans": [(0, 4)]}
-    assert first == expected | {"prediction": "é b", "place": (0, 4), "probability": 0.5, "exact": 1.0, "f1": 1.0}
-    assert (second["prediction"], second["place"], second["exact"]) == ("", None, 1.0)
-    assert (last["prediction"], last["place"], last["probability"]) == ("", None, None)
+def test_answered_questions(questions):
+    first, second, *_, last = squad_predictions.answered_questions(questions, ANSWERS, 1.0)
+    assert first == squad_predictions.AnsweredQuestion(
+        id="1",
+        question="w",
+        context="é b c d",
+        golds=["é b"],
+        gold_spans=[(0, 4)],
+        prediction="é b",
+        place=(0, 4),
+        probability=0.5,
+        exact=1.0,
+        f1=1.0,
+    )
+    assert (second.prediction, second.place, second.exact) == ("", None, 1.0)
+    assert (last.prediction, last.place, last.probability) == ("", None, None)

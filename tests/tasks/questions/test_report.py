@@ -1,10 +1,12 @@
 """Report sections about questions, compared with hand-computed numbers."""
 
 import csv
+import dataclasses
 import math
 
 import pytest
 
+from keras_bert.tasks.questions.predictions import AnsweredQuestion
 from keras_bert.tasks.questions.report import judge_answers
 from tests.runs.parsed import having, page_of, rows_of, text_of
 
@@ -20,9 +22,19 @@ def at(context, text):
 def row(question="Who wrote <it>?", golds=("Ada Lovelace",), prediction="London", context=CONTEXT, **changes):
     """A wrongly answered question; answers found in the context have the span of their first occurrence."""
     spans = [at(context, gold) for gold in golds if gold in context]
-    texts = {"id": "q1", "question": question, "context": context, "golds": list(golds), "prediction": prediction}
-    place = at(context, prediction) if prediction and prediction in context else None
-    return {**texts, "gold_spans": spans, "place": place, "probability": 0.5, "exact": 0.0, "f1": 0.0, **changes}
+    made = AnsweredQuestion(
+        id="q1",
+        question=question,
+        context=context,
+        golds=list(golds),
+        gold_spans=spans,
+        prediction=prediction,
+        place=at(context, prediction) if prediction and prediction in context else None,
+        probability=0.5,
+        exact=0.0,
+        f1=0.0,
+    )
+    return dataclasses.replace(made, **changes)
 
 
 @pytest.fixture
@@ -124,7 +136,7 @@ def test_hardest_questions_are_sorted_by_f1_then_confidence(write):
     rows += [row(id=f"wrong {n}", probability=n / 100) for n in range(18)]
     rows += [row(id="unsure", probability=None), row(id="nan", probability=math.nan)]
     rows += [row(id="right", exact=1.0, f1=1.0, probability=1.0)]
-    rows = [each | {"context": f"{CONTEXT} {number}"} for number, each in enumerate(rows)]
+    rows = [dataclasses.replace(each, context=f"{CONTEXT} {number}") for number, each in enumerate(rows)]
     report = write(rows)
     heads = [text_of(item.find("p")) for item in items(report)]
     names = [head.split(" · ")[0] for head in heads]
