@@ -47,7 +47,7 @@ def ours(data_dir, model, most, seed):
     from keras_bert.runs.hyperparameters import Hyperparameters
     from keras_bert.similarity import unit
     from keras_bert.tasks.base import Start
-    from keras_bert.tasks.embedding.data import Data, EmbeddingSettings
+    from keras_bert.tasks.embedding.data import EmbeddingData, EmbeddingSettings
     from keras_bert.tasks.embedding.task import EmbeddingTask, similarity_scores
 
     train, dev = read(data_dir)
@@ -55,7 +55,7 @@ def ours(data_dir, model, most, seed):
     bert = keras_bert.load(model)
     vectors = [bert.encode(texts) for texts in (dev.queries, [row[0] for row in dev.passages])]
     before = similarity_scores((unit(vectors[0]) * unit(vectors[1])).sum(-1), dev.scores)
-    rows = Data(train, dev, {"train": "train.tsv", "dev": "dev.tsv"})
+    rows = EmbeddingData(train, dev, {"train": "train.tsv", "dev": "dev.tsv"})
     task = EmbeddingTask(rows, Start(model, bert), EmbeddingSettings(sequence_length=LENGTH))
     choices = {"learning_rate": [RATE], "batch_size": [BATCH], "epochs": [EPOCHS], "seed": [seed]}
     with tempfile.TemporaryDirectory() as folder:

@@ -1,5 +1,6 @@
 """Training of sentence encoders on pairs with scores, pairs, triplets or NLI: the task, its inputs and its scores."""
 
+import collections
 import dataclasses
 import functools
 from typing import Any
@@ -27,11 +28,13 @@ from keras_bert.tasks.stages import Split, Training
 from keras_bert.tasks.summary import Summary
 from keras_bert.training.losses import cosine_loss, in_batch_loss, triplet_loss
 
-_LOSSES = {  # And the settings that they take.
-    "cosine": (cosine_loss, ()),
-    "in_batch": (in_batch_loss, ("temperature",)),
-    "triplet": (triplet_loss, ("margin", "distance")),
+# The settings that losses take.
+_LOSS_SETTINGS = {
+    "cosine": (),
+    "in_batch": ("temperature",),
+    "triplet": ("margin", "distance"),
 }
+_LENGTH = 128  # Tokens of a text, unless the settings or the model say more.
 _CHARACTERS = 300  # Of a text in errors.tsv.
 _BLOCK = 1024  # Queries that are compared with all passages at a time.
 METRICS = {"scored": "spearman", "pairs": "MRR@10", "triplets": "accuracy"}
@@ -41,12 +44,20 @@ class EmbeddingTraining(Training):
     """Trains an encoder as two towers that share its weights."""
 
     learning_rates = (2e-5,)
-    compares_start, scales_rates = True, False  # It improves models that are trained already.
+    # It improves models that are trained already.
+    compares_start = True
+    scales_rates = False
     can_teach = False
 
     def make_loss(self):
-        make, _ = _LOSSES[self.task.options["loss"]]
-        return make(*self.task.loss_settings.values())
+        settings = self.task.loss_settings
+        match self.task.options["loss"]:
+            case "cosine":
+                return cosine_loss()
+            case "in_batch":
+                return in_batch_loss(**settings)
+            case _:
+                return triplet_loss(**settings)
 
     def keeps_head(self, bert):
         return self.task.keeps_own_head
@@ -56,7 +67,8 @@ class EmbeddingTraining(Training):
         return build_trimmed  # Of the bi-encoder, which leaves it as it is: its towers read all positions.
 
     def new_model(self, bert):
-        return build_embedder(bert.encoder, sequence_length=self.task.sequence_length, **self.task.head_options())
+        length = self.task.sequence_length
+        return build_embedder(bert.encoder, sequence_length=length, **self.task.head_options())
 
     def of_documents(self, model):
         """Returns the bi-encoder of an embedder, whose towers read the texts."""
@@ -67,8 +79,8 @@ class EmbeddingTraining(Training):
 
     def batches(self, inputs, targets, batch_size, seed, grouped):
         # Negatives are a random sample of the passages, not those of similar length.
-        grouped = grouped and not self.loss.together
-        return TowerBatches(inputs, targets, batch_size=batch_size, seed=seed, grouped=grouped)
+        by_length = grouped and not self.loss.together
+        return TowerBatches(inputs, targets, batch_size=batch_size, seed=seed, grouped=by_length)
 
 
 class EmbeddingReport(Report):
@@ -92,16 +104,24 @@ class EmbeddingReport(Report):
     def _similarities(self, outputs):
         """Returns the similarities of the passages of each row; for pairs, what `ranks` returns."""
         function = self.task.bert.similarity_function
-        queries, passages = outputs["query_embedding"], outputs["passage_embedding"]
+        queries = outputs["query_embedding"]
+        passages = outputs["passage_embedding"]
         rows = self.task.dev_rows
-        if rows.right is not None:
-            passages = finite(passages[: rows.right.max() + 1, 0])
-            found = ranks(finite(queries), passages, rows.right, rows.also_right, function)
-            return np.stack(found, 1)[np.argsort(rows.order)]
-        present = self._present()
-        similarities = paired(queries[:, None], passages, function)
-        finite(similarities[present])
-        return similarities
+        if rows.right is None:
+            similarities = paired(queries[:, None], passages, function)
+            finite(similarities[self._present()])
+            return similarities
+        # The first rows have all distinct passages.
+        distinct = finite(passages[: rows.right.max() + 1, 0])
+        query_ranks, best_wrong = ranks(
+            finite(queries),
+            distinct,
+            rows.right,
+            also_right=rows.also_right,
+            function=function,
+        )
+        ranked = np.stack([query_ranks, best_wrong], 1)
+        return ranked[np.argsort(rows.order)]
 
     def _scores(self, similarities):
         dev = self.task.data.dev
@@ -122,11 +142,15 @@ class EmbeddingReport(Report):
         """Gives the wrong passages of pairs, which are numbered in each fold, their numbers among those of all rows."""
         if task.dev_rows.right is None:
             return kept
-        numbers = {row[0]: number for number, row in enumerate(self.task.dev_rows.passages) if row}
+        number_of = {}
+        for number, row in enumerate(self.task.dev_rows.passages):
+            if row:
+                number_of[row[0]] = number
         ranked = kept["dev"].copy()
         for place, best in enumerate(ranked[:, 1]):
             if best >= 0:
-                ranked[place, 1] = numbers[task.dev_rows.passages[int(best)][0]]
+                passage = task.dev_rows.passages[int(best)][0]
+                ranked[place, 1] = number_of[passage]
         return {"dev": ranked}
 
     def dev_logits(self, predict):
@@ -134,86 +158,115 @@ class EmbeddingReport(Report):
 
     def data_facts(self):
         task = self.task
-        parts = {"train": task.data.train, "dev": task.data.dev}
-        described = {split: f"{task.files[split]}: {_described(part)}" for split, part in parts.items()}
-        pooling, normalize, projection = task.head_options().values()
-        vectors = f"{pooling if isinstance(pooling, str) else ' and '.join(pooling)} pooling"
-        if projection:
-            vectors += f", projected to {projection}"
-        if normalize:
-            vectors += ", normalized"
-        vectors += f"; loss {task.options['loss']}"
-        return {"training examples": described["train"], "dev examples": described["dev"], "vectors": vectors}
+        data = task.data
+        return {
+            "training examples": f"{task.files['train']}: {_described_examples(data.train)}",
+            "dev examples": f"{task.files['dev']}: {_described_examples(data.dev)}",
+            "vectors": f"{_described_vectors(task.head_options())}; loss {task.options['loss']}",
+        }
 
     def summarize(self):
-        task, data = self.task, self.task.data
-        parts = {"train": data.train, "dev": data.dev}
-        rows = {
-            split: [data_summary.normal(query, *row) for query, row in zip(part.queries, part.passages, strict=True)]
-            for split, part in parts.items()
-        }
+        task = self.task
+        data = task.data
+        skipped = {}
+        keys = {}
+        for split, part in (("train", data.train), ("dev", data.dev)):
+            keys[split] = _keys(part)
+            if part.skipped:
+                skipped[split] = part.skipped
         limit = task.bert.config.max_position_embeddings
-        fields = data_summary.split_entries(rows, task.files)
-        fields["repeated"] = len(data.train) - len(set(rows["train"]))
+        fields = data_summary.split_entries(keys, task.files)
+        fields["repeated"] = len(data.train) - len(set(keys["train"]))
         return Summary(
             **fields,
-            skipped={split: part.skipped for split, part in parts.items() if part.skipped},
+            skipped=skipped,
             truncated=data_summary.truncation(self._token_counts(), task.sequence_length, limit),
             baseline="none",
         )
 
     def _token_counts(self):
         """Returns the number of tokens of the training texts without truncation, for rows the longest one."""
-        train, inputs = self.task.data.train, self.task.splits["train"][0].inputs
-        counts = []
-        for tower, texts in (("query", train.queries), ("passage", [row[0] for row in train.passages])):
-            lengths = sequence_lengths(inputs[f"{tower}_token_ids"]).reshape(len(train), -1)[:, 0]
-            counts.append(data_summary.token_counts(self.task.preprocessor, [texts], lengths))
-        return np.max(counts, 0)
+        train = self.task.data.train
+        query_counts = self._tower_counts("query", train.queries)
+        passage_counts = self._tower_counts("passage", train.right_passages)
+        return np.maximum(query_counts, passage_counts)
+
+    def _tower_counts(self, tower, texts):
+        """Returns the number of tokens of the first text of each training row of a tower, without truncation."""
+        inputs = self.task.splits["train"][0].inputs
+        lengths = sequence_lengths(inputs[f"{tower}_token_ids"]).reshape(len(texts), -1)[:, 0]
+        return data_summary.token_counts(self.task.preprocessor, [texts], lengths)
 
     def make_card(self):
         return _card(self.task.data)
 
     def conclude(self, dev, test, output):
         sections, errors = self.judge(dev).report()
-        return Findings(self._scores(dev["dev"]), sections, errors)
+        return Findings(measured=self._scores(dev["dev"]), sections=sections, errors=errors)
 
     def judge(self, kept):
-        dev, similarities = self.task.data.dev, kept["dev"]
-        right = [row[0] for row in dev.passages]
+        dev = self.task.data.dev
+        similarities = kept["dev"]
+        right = dev.right_passages
         if dev.kind == "scored":
             texts = {"text": dev.queries, "pair": right}
             return JudgedNumbers.of_numbers(dev.scores, similarities, texts=texts)
         if dev.kind == "pairs":
-            measure, best = similarities.T
-            passages = self.task.dev_rows.passages
-            wrong = [None if number < 0 else passages[number][0] for number in best]
+            judged_class = JudgedRanks
+            loss, wrong = self._judged_ranks(similarities)
         else:
-            others = np.where(self._present(), similarities, -np.inf)[:, 1:]
-            measure, best = others.max(1) - similarities[:, 0], 1 + others.argmax(1)
-            rows = zip(dev.passages, best, measure >= 0, strict=True)
-            wrong = [row[number] if is_wrong else None for row, number, is_wrong in rows]
-        texts = {"query": dev.queries, "passage": right, "wrong_passage": wrong}
-        fields = {"gold": right, "predicted": wrong, "loss": measure, "right": [text is None for text in wrong]}
-        kind = JudgedRanks if dev.kind == "pairs" else JudgedTriplets
-        return kind(**fields, texts=texts)
+            judged_class = JudgedTriplets
+            loss, wrong = self._judged_triplets(similarities)
+        return judged_class(
+            gold=right,
+            predicted=wrong,
+            loss=loss,
+            right=[text is None for text in wrong],
+            texts={"query": dev.queries, "passage": right, "wrong_passage": wrong},
+        )
+
+    def _judged_ranks(self, ranked):
+        """Returns the rank of each right passage, and the best passage if it is a wrong one, otherwise `None`."""
+        query_ranks, best_wrong = ranked.T
+        passages = self.task.dev_rows.passages
+        wrong = []
+        for number in best_wrong:
+            wrong.append(None if number < 0 else passages[number][0])
+        return query_ranks, wrong
+
+    def _judged_triplets(self, similarities):
+        """Returns how much more similar the best wrong passage is, and that passage if it is, otherwise `None`."""
+        others = np.where(self._present(), similarities, -np.inf)[:, 1:]
+        excess = others.max(1) - similarities[:, 0]
+        best = 1 + others.argmax(1)
+        wrong = []
+        for row, passages in enumerate(self.task.data.dev.passages):
+            wrong.append(passages[best[row]] if excess[row] >= 0 else None)
+        return excess, wrong
 
 
 class EmbeddingTask(Task):
     """Trains a sentence encoder as a bi-encoder."""
 
-    name, head, Settings = "embedding", "embedding", EmbeddingSettings
-    rows, Training, Report = EmbeddingRows(), EmbeddingTraining, EmbeddingReport
+    name = "embedding"
+    head = "embedding"
+    Settings = EmbeddingSettings
+    rows = EmbeddingRows()
+    Training = EmbeddingTraining
+    Report = EmbeddingReport
     auto_class = "AutoModel"
 
     def __init__(self, data, start, settings):
-        bert, train, dev = start.bert, data.train, data.dev
-        length = settings.sequence_length or bert.sequence_length or min(128, bert.config.max_position_embeddings)
+        bert = start.bert
+        train = data.train
+        dev = data.dev
+        most = bert.config.max_position_embeddings
+        length = settings.sequence_length or bert.sequence_length or min(_LENGTH, most)
         super().__init__(data, start, dataclasses.replace(settings, sequence_length=length))
         self.files = data.names
         self.title = f"Sentence embeddings, {data.names['train']}"
         loss = loss_name(train.kind, settings.loss)
-        self.loss_settings = {field: getattr(settings, field) for field in _LOSSES[loss][1]}
+        self.loss_settings = {field: getattr(settings, field) for field in _LOSS_SETTINGS[loss]}
         self.keeps_own_head = bert.head == self.head and not settings.new_head
         if bert.projection and not self.keeps_own_head:
             raise ValueError(
@@ -221,19 +274,25 @@ class EmbeddingTask(Task):
             )
         passage = QUERY if train.kind == "scored" else PASSAGE  # Texts with a score are alike.
         self.own_prompts = settings.own_prompts
-        self._prompts = {"query": prompt_for(bert, *QUERY), "passage": prompt_for(bert, *passage), **self.own_prompts}
+        self._prompts = {"query": prompt_for(bert, *QUERY), "passage": prompt_for(bert, *passage)}
+        self._prompts.update(self.own_prompts)
         self.dev_rows = DevRows(dev.queries, dev.passages)
         if dev.kind == "pairs":
-            self.dev_rows = DevRows(*distinct_passages(dev.queries, dev.passages))
-        rows = {"train": (train.queries, train.passages), "dev": (self.dev_rows.queries, self.dev_rows.passages)}
-        self.splits = {"test": []}
-        for split, part in (("train", train), ("dev", dev)):
-            self.splits[split] = [Split(split, part, *self._features(*rows[split], part.scores))]
-        self.options = {"loss": loss, **self.head_options(), "prompts": self._prompts, **self.loss_settings}
+            self.dev_rows = distinct_passages(dev.queries, dev.passages)
+        self.splits = {
+            "test": [],
+            "train": [self._split("train", train, train.queries, train.passages)],
+            "dev": [self._split("dev", dev, self.dev_rows.queries, self.dev_rows.passages)],
+        }
+        self.options = {"loss": loss}
+        self.options.update(self.head_options())
+        self.options["prompts"] = self._prompts
+        self.options.update(self.loss_settings)
 
     def head_options(self):
         """Returns the options of `build_embedder`."""
-        bert, settings = self.bert, self.settings
+        bert = self.bert
+        settings = self.settings
         return {
             "pooling": settings.pooling or bert.pooling or "mean",
             "normalize": bert.normalize if settings.normalize is None else settings.normalize,
@@ -245,34 +304,59 @@ class EmbeddingTask(Task):
         split = self.splits["dev"][0]
         return TowerBatches(split.inputs, split.targets, batch_size=split.batch_size, shuffle=False)
 
-    def _features(self, queries, passages, scores):
-        before = self._prompts
+    def _split(self, name, examples, queries, passages):
+        """Returns the `Split` of examples, whose queries and passages may be arranged in another way."""
+        query_prompt = self._prompts["query"]
+        passage_prompt = self._prompts["passage"]
+        prompted_passages = []
+        for row in passages:
+            prompted_passages.append([passage_prompt + text for text in row])
         with announced(f"tokenizing {len(queries):,} rows"):
-            inputs = tower_inputs(
-                [before["query"] + text for text in queries],
-                [[before["passage"] + text for text in row] for row in passages],
-                self.preprocessor,
-            )
-        return inputs, row_ids(queries, passages) if scores is None else np.array(scores, "float32")
+            prompted_queries = [query_prompt + text for text in queries]
+            inputs = tower_inputs(prompted_queries, prompted_passages, self.preprocessor)
+        if examples.scores is None:
+            targets = row_ids(queries, passages)
+        else:
+            targets = np.array(examples.scores, "float32")
+        return Split(name, examples, inputs, targets)
 
     def save_options(self, kept):
-        bert, prompts = self.bert, dict(self.bert.prompts or {})
+        bert = self.bert
+        prompts = dict(bert.prompts or {})
         for side, names in (("query", QUERY), ("passage", PASSAGE)):
             if side in self.own_prompts:
-                given = [name for name in names if name in prompts] or names[:1]
-                prompts |= dict.fromkeys(given, self.own_prompts[side])
-        same = {name: getattr(bert, name) for name in ("default_prompt_name", "similarity_function")}
-        column = self.settings.text_column
-        return {"prompts": prompts or None, **same, "columns": {"text": column} if column else None}
+                # Those that the model has under the usual names of the side, or else the first name.
+                replaced = [name for name in names if name in prompts] or names[:1]
+                prompts.update(dict.fromkeys(replaced, self.own_prompts[side]))
+        columns = None
+        if self.settings.text_column:
+            columns = {"text": self.settings.text_column}
+        return {
+            "prompts": prompts or None,
+            "default_prompt_name": bert.default_prompt_name,
+            "similarity_function": bert.similarity_function,
+            "columns": columns,
+        }
 
     def export_options(self, bert):
-        prompts = {"prompts": bert.prompts, "default_prompt_name": bert.default_prompt_name}
-        return {"example": {"text": self.data.dev.queries[0]}, **prompts}
+        return {
+            "example": {"text": self.data.dev.queries[0]},
+            "prompts": bert.prompts,
+            "default_prompt_name": bert.default_prompt_name,
+        }
 
 
 @dataclasses.dataclass(frozen=True)
 class DevRows:
-    """The rows of dev as they are evaluated, see `distinct_passages`; without pairs, as they were read."""
+    """The rows of dev as they are evaluated: those of pairs as `distinct_passages` arranges them, others as they were.
+
+    Args:
+        queries: list of strings.
+        passages: list of lists of strings.
+        right: the number of the right passage of each row, for pairs.
+        also_right: lists of the numbers of other right passages by row, for queries that occur with several.
+        order: the original row of each row, for pairs.
+    """
 
     queries: list
     passages: list
@@ -284,7 +368,9 @@ class DevRows:
 class JudgedTriplets(Judged):
     """Queries for which a wrong passage may be more similar than the right one; the loss is by how much."""
 
-    titles, title, wrong_first = ("right", "excess"), "Hardest queries of dev", False
+    titles = ("right", "excess")
+    title = "Hardest queries of dev"
+    wrong_first = False
     none = "No wrong passage is more similar than the right one."
     how = (
         "Queries for which a wrong passage is more similar than the right one: {wrong}. The {shown} with the largest "
@@ -296,34 +382,65 @@ class JudgedTriplets(Judged):
         return []
 
     def head(self, row):
-        first, *_, measure = super().head(row)
-        return [first, measure]
+        place, *_, measure = super().head(row)
+        return [place, measure]
 
     def paragraphs(self, row):
-        query, right, wrong = (texts[row] for texts in self.texts.values())
-        return [("", query), ("second", f"right: {right}"), ("second", f"wrong: {wrong}")]
+        return [
+            ("", self.texts["query"][row]),
+            ("second", f"right: {self.texts['passage'][row]}"),
+            ("second", f"wrong: {self.texts['wrong_passage'][row]}"),
+        ]
 
     def columns(self):
+        _, measure = self.titles
         columns = super().columns()
-        texts = {name: [text and text[:_CHARACTERS] for text in texts] for name, texts in self.texts.items()}
-        return {name: columns[name] for name in (self.titles[1], "row")} | texts
+        shown = {measure: columns[measure], "row": columns["row"]}
+        for name, texts in self.texts.items():
+            shown[name] = [text and text[:_CHARACTERS] for text in texts]
+        return shown
 
 
 class JudgedRanks(JudgedTriplets):
     """Queries whose right passage may have another rank than 1, the loss."""
 
-    titles = "right", "rank"
+    titles = ("right", "rank")
     how = JudgedTriplets.how.replace("largest excess of similarity", "lowest rank of the right passage")
 
 
-def _described(examples):
-    texts = f"{len(examples):,} {'pairs with a score' if examples.kind == 'scored' else examples.kind}"
+def _keys(examples):
+    """Returns the texts of each row without differences in case and white space."""
+    keys = []
+    for query, passages in zip(examples.queries, examples.passages, strict=True):
+        keys.append(data_summary.normal(query, *passages))
+    return keys
+
+
+def _described_examples(examples):
+    """Returns the number of rows, what they are and the range of their scores, as text."""
+    kind = "pairs with a score" if examples.kind == "scored" else examples.kind
+    text = f"{len(examples):,} {kind}"
     if examples.unused:
-        texts += f"; {examples.unused:,} rows of NLI are not used"
+        text += f"; {examples.unused:,} rows of NLI are not used"
     if examples.score_range:
-        texts += " from {:g} to {:g}".format(*examples.score_range)
-        texts += ", scaled to 0 to 1" * (examples.score_range != (0, 1))
-    return texts
+        lowest, highest = examples.score_range
+        text += f" from {lowest:g} to {highest:g}"
+        if examples.score_range != (0, 1):
+            text += ", scaled to 0 to 1"
+    return text
+
+
+def _described_vectors(head_options):
+    """Returns how vectors are made of those of tokens, as text."""
+    pooling = head_options["pooling"]
+    if not isinstance(pooling, str):
+        pooling = " and ".join(pooling)
+    text = f"{pooling} pooling"
+    if head_options["projection"]:
+        text += f", projected to {head_options['projection']}"
+    if head_options["normalize"]:
+        text += ", normalized"
+    return text
 
 
 def _card(data):
@@ -342,49 +459,74 @@ def tower_inputs(queries, passages, preprocessor):
 
     Shorter lists of `passages`, a list of lists, get absent passages, which have no tokens.
     """
-    flat, count = _rectangle(passages)
-    inputs = {f"query_{name}": ids for name, ids in _features(queries, preprocessor).items()}
-    for name, ids in _features(flat, preprocessor).items():
-        inputs[f"passage_{name}"] = uniform(ids, count)
+    flat_passages, count = _flat_passages(passages)
+    inputs = {}
+    for name, feature in _features(queries, preprocessor).items():
+        inputs[f"query_{name}"] = feature
+    for name, feature in _features(flat_passages, preprocessor).items():
+        inputs[f"passage_{name}"] = uniform(feature, count)
     return inputs
 
 
 def text_ids(texts):
     """Returns a number for each text, equal for equal texts, in the order of their first occurrence; -1 for `None`."""
-    known = {None: -1}
-    return np.array([known.setdefault(text, len(known) - 1) for text in texts], "int32")
+    id_of = {None: -1}
+    ids = []
+    for text in texts:
+        ids.append(id_of.setdefault(text, len(id_of) - 1))
+    return np.array(ids, "int32")
 
 
 def row_ids(queries, passages):
     """Returns the targets of `in_batch_loss` and `triplet_loss`."""
-    flat, count = _rectangle(passages)
-    return {"query_ids": text_ids(queries), "passage_ids": text_ids(flat).reshape(-1, count)}
+    flat_passages, count = _flat_passages(passages)
+    passage_ids = text_ids(flat_passages).reshape(-1, count)
+    return {"query_ids": text_ids(queries), "passage_ids": passage_ids}
 
 
 def distinct_passages(queries, passages):
     """Arranges pairs so that each distinct passage is in one row: a model computes it once.
 
     Returns:
-        Queries and passages, first a row for each distinct passage, then the other queries without a passage; the
-        number of the right passage of each row; the numbers of other right passages by row, for queries that occur
-        with several; and the original row of each.
+        `DevRows`: first a row for each distinct passage, then the other queries without a passage.
     """
     numbers = text_ids([row[0] for row in passages])
     _, first = np.unique(numbers, return_index=True)  # In increasing order, as are the numbers.
-    order = np.concatenate([first, np.setdiff1d(np.arange(len(numbers)), first)])
-    arranged = [passages[row][:1] if place < len(first) else [] for place, row in enumerate(order)]
-    queries, right = [queries[row] for row in order], numbers[order]
-    known = {}
+    repeated = np.setdiff1d(np.arange(len(numbers)), first)
+    order = np.concatenate([first, repeated])
+    arranged_passages = [passages[row][:1] for row in first]
+    arranged_passages.extend([] for _ in repeated)
+    arranged_queries = [queries[row] for row in order]
+    right = numbers[order]
+    return DevRows(
+        queries=arranged_queries,
+        passages=arranged_passages,
+        right=right,
+        also_right=_other_right_passages(arranged_queries, right),
+        order=order,
+    )
+
+
+def _other_right_passages(queries, right):
+    """Returns the numbers of other right passages by row, for queries that occur with several."""
+    right_of = collections.defaultdict(set)
     for query, number in zip(queries, right, strict=True):
-        known.setdefault(query, set()).add(number)
-    others = {row: sorted(known[query] - {right[row]}) for row, query in enumerate(queries) if len(known[query]) > 1}
-    return queries, arranged, right, others, order
+        right_of[query].add(number)
+    others = {}
+    for row, query in enumerate(queries):
+        if len(right_of[query]) > 1:
+            others[row] = sorted(right_of[query] - {right[row]})
+    return others
 
 
-def _rectangle(passages):
-    """Returns the passages of all rows, `None` for absent ones, and their number in each row."""
+def _flat_passages(passages):
+    """Returns the passages of all rows in one list, `None` for absent ones, and their number in each row."""
     count = max(1, *map(len, passages))
-    return [text for row in passages for text in [*row, *[None] * (count - len(row))]], count
+    flat = []
+    for row in passages:
+        flat.extend(row)
+        flat.extend([None] * (count - len(row)))
+    return flat, count
 
 
 def _features(texts, preprocessor):
@@ -396,7 +538,9 @@ def _features(texts, preprocessor):
     else:
         features = compact_parts(preprocessor.ragged_parts(distinct))
     if (numbers < 0).any():
-        features = {name: joined([feature, _no_tokens(feature)]) for name, feature in features.items()}
+        # `None` is one more row, without tokens.
+        for name, feature in features.items():
+            features[name] = joined([feature, _no_tokens(feature)])
         numbers = np.where(numbers < 0, len(distinct), numbers)
     return {name: take(feature, numbers) for name, feature in features.items()}
 
@@ -412,10 +556,11 @@ def similarity_scores(similarities, scores):
     """Returns the correlations of similarities with scores: 0 if one of them is constant."""
     from scipy import stats  # Takes a second, and `load` imports all tasks.
 
-    constant = np.ptp(similarities) == 0 or np.ptp(scores) == 0
+    if np.ptp(similarities) == 0 or np.ptp(scores) == 0:
+        return {"spearman": 0.0, "pearson": 0.0}
     return {
-        "spearman": 0.0 if constant else float(stats.spearmanr(similarities, scores).statistic),
-        "pearson": 0.0 if constant else float(stats.pearsonr(similarities, scores).statistic),
+        "spearman": float(stats.spearmanr(similarities, scores).statistic),
+        "pearson": float(stats.pearsonr(similarities, scores).statistic),
     }
 
 
@@ -428,18 +573,22 @@ def ranks(queries, passages, right, also_right=None, function="cosine"):
         Integer arrays: the ranks, 1 for the best; and the row of the best passage if it is a wrong one, otherwise -1.
     """
     also_right = also_right or {}
-    found, wrong = [], []
+    query_ranks = []
+    best_wrong = []
     for start in range(0, len(queries), _BLOCK):
-        rows = np.asarray(right[start : start + _BLOCK])
-        scores = similarity(queries[start : start + _BLOCK], passages, function)
-        own = scores[np.arange(len(rows)), rows]
-        better = scores >= own[:, None]
-        for number in also_right.keys() & set(range(start, start + len(rows))):
-            better[number - start, also_right[number]] = False
-        found.append(better.sum(1))
-        better[np.arange(len(rows)), rows] = False
-        wrong.append(np.where(better.any(1), np.where(better, scores, -np.inf).argmax(1), -1))
-    return np.concatenate(found), np.concatenate(wrong)
+        end = start + _BLOCK
+        own = np.asarray(right[start:end])
+        rows = np.arange(len(own))
+        scores = similarity(queries[start:end], passages, function)
+        is_better = scores >= scores[rows, own][:, None]
+        for row in range(len(own)):
+            if start + row in also_right:
+                is_better[row, also_right[start + row]] = False
+        query_ranks.append(is_better.sum(1))  # The right passage counts itself.
+        is_better[rows, own] = False
+        best = np.where(is_better, scores, -np.inf).argmax(1)
+        best_wrong.append(np.where(is_better.any(1), best, -1))
+    return np.concatenate(query_ranks), np.concatenate(best_wrong)
 
 
 def retrieval_scores(ranks):
@@ -457,6 +606,7 @@ def triplet_scores(similarities, present):
 
     `similarities` `(rows, passages)` have the right passage first; `present` is false for absent passages.
     """
-    rows = present[:, 1:].any(1)
+    has_wrong = present[:, 1:].any(1)
+    right = similarities[:, 0]
     wrong = np.where(present[:, 1:], similarities[:, 1:], -np.inf).max(1, initial=-np.inf)
-    return {"accuracy": float(np.mean(similarities[rows, 0] > wrong[rows]))}
+    return {"accuracy": float(np.mean(right[has_wrong] > wrong[has_wrong]))}

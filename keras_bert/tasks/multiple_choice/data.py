@@ -28,18 +28,26 @@ class ChoiceSettings(AnswerSettings, WindowSettings):
     sequence_length: int = setting(128, "Maximum number of tokens of a text with one choice.", least=5)
 
     def read(self, train, dev, test=None, skip_bad_rows=None):
-        """Returns the `Data` of files or sources."""
-        columns = {"text": self.text_column, "choices": self.choice_columns, "label": self.label_column}
-        first = self.first_label
-        if first is not None:
-            if str(first) not in ("0", "1"):
-                raise ValueError(f"`first_label` must be 0 or 1. Received: first_label={first!r}")
-            first = int(first)
-        return read_all(train, dev, test, **columns, first_label=first, skip=skip_bad_rows)
+        """Returns the `ChoiceData` of files or sources."""
+        first_label = None
+        if self.first_label is not None:
+            if str(self.first_label) not in ("0", "1"):
+                raise ValueError(f"`first_label` must be 0 or 1. Received: first_label={self.first_label!r}")
+            first_label = int(self.first_label)
+        return read_all(
+            train,
+            dev,
+            test,
+            text=self.text_column,
+            choices=self.choice_columns,
+            label=self.label_column,
+            first_label=first_label,
+            skip=skip_bad_rows,
+        )
 
 
 @dataclasses.dataclass(frozen=True)
-class Data(TaskData):
+class ChoiceData(TaskData):
     """The `ChoiceExamples` of a task, and the names of their files."""
 
     train: ChoiceExamples
@@ -56,8 +64,8 @@ class Data(TaskData):
     @property
     def keys(self):
         """The labels of all choices, in the style of the training data: letters, or numbers from 0 or 1."""
-        width = max(len(row) for part in self.parts.values() for row in part.choices)
-        return key_names(self.train.first_key, width)
+        widths = [max(map(len, part.choices)) for part in self.parts.values()]
+        return key_names(self.train.first_key, max(widths))
 
 
 class ChoiceRows(RowFormat):
@@ -71,28 +79,37 @@ class ChoiceRows(RowFormat):
         if not self.recognizes(text, None):
             raise ValueError(f"{place} must be a dict with `text` and `choices`. Received: {text!r:.100}")
         choices = text.get("choices")
+        index = target
         if isinstance(target, str) and isinstance(choices, list) and target in choices:
-            target = choices.index(target)
-        return {**self.without_targets(text), INDEX: target}
+            index = choices.index(target)
+        return self.without_targets(text) | {INDEX: index}
 
 
 def read_all(train_file, dev_file, predict_file=None, text=None, choices=None, label=None, first_label=None, skip=None):
-    """Reads `Data`; unless `first_label` is given, numbers are those of the training data in all files.
+    """Reads `ChoiceData`; unless `first_label` is given, numbers are those of the training data in all files.
 
     `text`, `choices` and `label` are as in `read`. Data to predict is scored if it has labels. At most `skip`
     unreadable rows are skipped in train and dev each.
     """
     columns = {"text": text, "choices": choices, "label": label}
-    train_file, dev_file = source(train_file), source(dev_file)
-    train = read(train_file, **columns, first_label=first_label, skip_bad_rows=skip)
-    first_label = train.first_label if first_label is None else first_label
-    same = dev_file is train_file  # Data in Python without validation.
-    dev = train if same else read(dev_file, **columns, first_label=first_label, skip_bad_rows=skip)
-    test_file = predict_file and source(predict_file)
-    test = test_file and read(test_file, **columns, first_label=first_label, labeled=False)
-    tell_aside(train_file, train)
-    for origin, examples in ((dev_file, dev), (test_file, test)):
+    train_source = source(train_file)
+    dev_source = source(dev_file)
+    train = read(train_source, **columns, first_label=first_label, skip_bad_rows=skip)
+    if first_label is None:
+        first_label = train.first_label
+    if dev_source is train_source:  # Data in Python without validation.
+        dev = train
+    else:
+        dev = read(dev_source, **columns, first_label=first_label, skip_bad_rows=skip)
+    names = {"train": train_source.name, "dev": dev_source.name}
+    test_source = None
+    test = None
+    if predict_file:
+        test_source = source(predict_file)
+        test = read(test_source, **columns, first_label=first_label, labeled=False)
+        names["test"] = test_source.name
+    tell_aside(train_source, train)
+    for origin, examples in ((dev_source, dev), (test_source, test)):
         if examples is not None and examples.aside != train.aside:
             tell_aside(origin, examples)
-    files = {"train": train_file, "dev": dev_file, **({"test": test_file} if test_file else {})}
-    return Data(train, dev, test, {split: file.name for split, file in files.items()}, dev_file.typed)
+    return ChoiceData(train, dev, test, names, dev_source.typed)

@@ -28,11 +28,11 @@ def test_absent_passages_have_no_tokens(pieces):
 
 def test_each_distinct_passage_is_in_one_row():
     queries, passages = list("abcda"), [["p"], ["q"], ["p"], ["r"], ["q"]]
-    arranged, rows, right, others, order = task.distinct_passages(queries, passages)
-    assert (arranged, rows) == (list("abdca"), [["p"], ["q"], ["r"], [], []])
-    assert others == {0: [1], 4: [0]}
-    assert right.tolist() == [0, 1, 2, 0, 1]
-    assert np.array(queries)[order].tolist() == arranged
+    rows = task.distinct_passages(queries, passages)
+    assert (rows.queries, rows.passages) == (list("abdca"), [["p"], ["q"], ["r"], [], []])
+    assert rows.also_right == {0: [1], 4: [0]}
+    assert rows.right.tolist() == [0, 1, 2, 0, 1]
+    assert np.array(queries)[rows.order].tolist() == rows.queries
 
 
 def test_correlations():

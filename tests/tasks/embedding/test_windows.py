@@ -9,7 +9,7 @@ tf = pytest.importorskip("tensorflow")
 
 import keras_bert  # noqa: E402
 from keras_bert.tasks.base import Start  # noqa: E402
-from keras_bert.tasks.embedding.data import Data, EmbeddingExamples, EmbeddingSettings  # noqa: E402
+from keras_bert.tasks.embedding.data import EmbeddingData, EmbeddingExamples, EmbeddingSettings  # noqa: E402
 from keras_bert.tasks.embedding.task import EmbeddingTask  # noqa: E402
 
 pytestmark = pytest.mark.usefixtures("eager")
@@ -34,7 +34,7 @@ def bert(tmp_path_factory, config, pieces):
 @pytest.fixture(scope="module")
 def task(bert):
     examples = EmbeddingExamples(kind="triplets", queries=QUERIES, passages=PASSAGES)
-    data = Data(examples, examples, {"train": "a", "dev": "a"})
+    data = EmbeddingData(examples, examples, {"train": "a", "dev": "a"})
     return EmbeddingTask(data, Start("start", bert), EmbeddingSettings(**READING))
 
 

@@ -9,7 +9,7 @@ tf = pytest.importorskip("tensorflow")
 import keras_bert  # noqa: E402
 from keras_bert.data.choices import ChoiceExamples  # noqa: E402
 from keras_bert.tasks.base import Start  # noqa: E402
-from keras_bert.tasks.multiple_choice.data import ChoiceSettings, Data  # noqa: E402
+from keras_bert.tasks.multiple_choice.data import ChoiceData, ChoiceSettings  # noqa: E402
 from keras_bert.tasks.multiple_choice.task import MultipleChoiceTask  # noqa: E402
 
 LENGTH, OVERLAP = 12, 2
@@ -87,7 +87,7 @@ def test_answers_are_those_of_a_loop(bert, tmp_path):
 
 def test_training_reads_the_same(bert):
     examples = ChoiceExamples(TEXTS, CHOICES, labels=[0, 2, 1, 0], lines=[1, 2, 3, 4], ids=None)
-    data = Data(examples, examples, None, {"train": "a", "dev": "a"})
+    data = ChoiceData(examples, examples, None, {"train": "a", "dev": "a"})
     settings = ChoiceSettings(sequence_length=LENGTH, long_texts="windows", overlap=OVERLAP)
     task = MultipleChoiceTask(data, Start("start", bert), settings)
     assert task.lengths["train"].shape == (4, 3)
