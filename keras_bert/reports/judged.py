@@ -65,7 +65,8 @@ class Judged:
         """Bools, whether predictions are correct."""
         right = self.right
         if right is None:
-            right = [gold == predicted for gold, predicted in zip(self.gold, self.predicted, strict=True)]
+            pairs = zip(self.gold, self.predicted, strict=True)
+            right = [gold == predicted for gold, predicted in pairs]
         return np.asarray(right, bool)
 
     @functools.cached_property

@@ -185,7 +185,8 @@ def _check_keys(origin, records, name, names):
     missing = []
     for place, values in records:
         for key in names:
-            if key != name and isinstance(values.get(key), list) and values[key]:
+            has_spans = isinstance(values.get(key), list) and len(values[key]) > 0
+            if key != name and has_spans:
                 raise ValueError(f"{place}: spans in `{key}`, but in `{name}` elsewhere. Choose one with `tag_column`")
         if values.get(name) is None:
             missing.append(place)
@@ -364,9 +365,10 @@ def _entity(place, span, text):
     if not 0 <= start < end <= len(text):
         raise ValueError(f"{place}: the span {start} to {end} is not within the text of {len(text)} characters")
     marked = text[start:end]
-    if isinstance(span, dict) and isinstance(span.get("text"), str) and valid_text(span["text"]) != marked:
+    text_of_span = span.get("text") if isinstance(span, dict) else None
+    if isinstance(text_of_span, str) and valid_text(text_of_span) != marked:
         raise ValueError(
-            f"{place}: the span {start} to {end} is {marked!r}, not {span['text']!r}. Expected offsets in characters"
+            f"{place}: the span {start} to {end} is {marked!r}, not {text_of_span!r}. Expected offsets in characters"
         )
     stripped = marked.strip()
     if not stripped:

@@ -15,12 +15,14 @@ from keras_bert.tasks.tagging.sentences import Sentences
 
 _LOG = logging.getLogger("keras_bert")
 DOCUMENT = "-DOCSTART-"
-_RANGE = re.compile(r"\d+[-.]\d+")  # In CoNLL-U, a word that others repeat in parts, or that is not in the text.
+# In CoNLL-U, a word that others repeat in parts, or that is not in the text.
+_RANGE = re.compile(r"\d+[-.]\d+")
 _INTEGER = re.compile(r"\d+")
 _PREFIXED = re.compile(r"[BIELSU]-.+")
 # Usual names of the columns of words and of tags.
 _WORDS = {"word", "words", "token", "tokens", "form"}
-_TAGS = {"tag", "tags", "label", "labels", "ner", "ner_tag", "ner_tags", "entity", "chunk", "pos", "upos", "xpos"}
+_TAGS = {"tag", "tags", "label", "labels", "ner", "ner_tag", "ner_tags", "entity"}
+_TAGS |= {"chunk", "pos", "upos", "xpos"}
 _GLOBAL = re.compile(r"#\s*global\.columns\s*=(.*)")
 _SEPARATORS = {"tab": "\t", "\\t": "\t", "space": " ", "comma": ",", "semicolon": ";", "bar": "|"}
 
@@ -236,7 +238,8 @@ def _numbered_line(path, number, text, separator):
 def _cells(path, number, text, separator):
     """Splits a line into its columns."""
     if separator is None:
-        return re.split(r"[ \t]+", text.strip(" \t"))  # `str.split` would also split at no-break spaces.
+        # `str.split` would also split at no-break spaces.
+        return re.split(r"[ \t]+", text.strip(" \t"))
     if separator not in (",", ";"):
         return text.split(separator)
     try:

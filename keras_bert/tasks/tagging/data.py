@@ -41,7 +41,10 @@ class TaggingSettings(CalibrationSettings):
     @property
     def windows(self):
         """The options of `TaggingWindows`."""
-        return {"document_context": self.document_context, "first_token_only": self.first_token_only}
+        return {
+            "document_context": self.document_context,
+            "first_token_only": self.first_token_only,
+        }
 
     @property
     def reading(self):
@@ -101,11 +104,12 @@ class TaggingRows(RowFormat):
     target_columns = annotations.TARGETS
 
     def recognizes(self, text, targets):
+        if not isinstance(text, str | tuple):
+            return isinstance(text, list)
         example = first_known(targets)
-        if isinstance(text, str | tuple):
-            has_spans = isinstance(example, list | tuple) and not isinstance(example[0], str | int | float)
-            return has_spans or isinstance(example, dict)
-        return isinstance(text, list)
+        if isinstance(example, list | tuple):  # Spans, not the names or numbers of several labels.
+            return not isinstance(example[0], str | int | float)
+        return isinstance(example, dict)
 
     def row(self, place, text, target):
         if isinstance(text, list):

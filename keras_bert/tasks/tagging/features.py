@@ -290,7 +290,8 @@ class TaggingWindows:
         sentences = []
         for row, tags in enumerate(self.tags(logits)):
             entities = schemes.joined([parts[tag] for tag in tags])
-            if self.sentences.scheme == "io":  # As in the written file: adjacent entities of a type are one.
+            if self.sentences.scheme == "io":
+                # As in the written file: adjacent entities of a type are one.
                 written = schemes.to_tags(entities, int(self.counts[row]), "io")
                 entities = schemes.entities(written, "io")
             sentences.append(entities)

@@ -119,7 +119,8 @@ class JudgedEntities(_JudgedMatches):
 
     def _types(self):
         """Returns the types of the scores, and others that occur in matches."""
-        types = [type_name(name) for name, *_ in self.scores[:-1]]  # The last row is that of all types.
+        *scores_of_types, _ = self.scores  # The last row is that of all types.
+        types = [type_name(name) for name, *_ in scores_of_types]
         for match in self.matches:
             types.extend(entity.type for entity in match.entities)
         return list(dict.fromkeys(types))

@@ -18,7 +18,14 @@ from typing import NamedTuple
 OUTSIDE = "O"
 PLAIN = "words"
 # The prefixes of an entity's only word, its first one, those between, and its last one.
-_PREFIXES = {"iob1": "IIII", "iob2": "BBII", "iobes": "SBIE", "bilou": "UBIL", "bmes": "SBME", "io": ("",) * 4}
+_PREFIXES = {
+    "iob1": "IIII",
+    "iob2": "BBII",
+    "iobes": "SBIE",
+    "bilou": "UBIL",
+    "bmes": "SBME",
+    "io": ("", "", "", ""),
+}
 SCHEMES = (*_PREFIXES, PLAIN)
 _TAG = re.compile(r"([BIELMSU])(?:-(.*))?", re.DOTALL)
 _OTHER_STYLE = re.compile(r"([Bb])[\W_](.+)|(.+)[\W_]([Bb])")

@@ -127,7 +127,8 @@ class TaggingReport(Report):
         else:
             answers = windows.entities(kept["words"])
         origin = windows.sentences.origin
-        windows.sentences.write(output / predictions_name(origin.name, split, origin.typed), answers)
+        name = predictions_name(origin.name, split, origin.typed)
+        windows.sentences.write(output / name, answers)
 
     def _test_scores(self, test):
         """Returns the scores of the data to predict, `None` without entities, as in files whose tags are not public."""
@@ -264,10 +265,11 @@ class TaggingTask(Task):
 
     def _tokenized(self, parts):
         """Returns the `TaggingWindows` of the `Sentences` of each split."""
+        options = self.settings.windows
         windows = {}
         with announced(f"tokenizing {sum(map(len, parts.values())):,} sentences"):
             for name, part in parts.items():
-                windows[name] = TaggingWindows(part, self.preprocessor, self.labels, **self.settings.windows)
+                windows[name] = TaggingWindows(part, self.preprocessor, self.labels, **options)
         return windows
 
     def data_settings(self):
