@@ -70,12 +70,14 @@ def ops(directory):
     names = set()
     for meta_graph in saved.meta_graphs:
         graph = meta_graph.graph_def
-        names_of_graph = {node.op for node in graph.node}
+        nodes = list(graph.node)
         functions = set()
         for function in graph.library.function:
             functions.add(function.signature.name)
-            names_of_graph.update(node.op for node in function.node_def)
-        names |= names_of_graph - functions  # A call of a function is no operation of TensorFlow.
+            nodes.extend(function.node_def)
+        for node in nodes:
+            if node.op not in functions:  # A call of a function is no operation of TensorFlow.
+                names.add(node.op)
     return sorted(names)
 
 

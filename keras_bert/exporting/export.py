@@ -32,7 +32,7 @@ from keras_bert.text.signatures import TracedOnce, on_ids
 
 _FILES = ("saved_model.pb", "fingerprint.pb", "variables", "assets", assets.FOLDER)
 # Signatures with these names take `tf.Example`s and have their own TensorFlow Serving API; all others use Predict.
-_METHODS = {name: f"tensorflow/serving/{name}" for name in ("classify", "regress")}
+_METHODS = {"classify": "tensorflow/serving/classify", "regress": "tensorflow/serving/regress"}
 
 
 def build_text_model(model: keras.Model, preprocessor: Any, *, pair: bool = False) -> keras.Model:
@@ -75,13 +75,18 @@ class TextModel(keras.Model):
     # dataset passes. It can go when Keras takes lists of strings.
     @functools.wraps(keras.Model.predict)
     def predict(self, x, *arguments, **options):
-        names = [name for name in ("text", "pair") if name in self.input]
-        if isinstance(x, list | tuple) and len(x) == len(names) and all(getattr(part, "shape", ()) for part in x):
-            x = dict(zip(names, x, strict=True))  # Arrays in the order of the inputs, as Keras takes them.
+        names = ["text", "pair"] if "pair" in self.input else ["text"]
+        if isinstance(x, list | tuple) and len(x) == len(names) and all(map(_is_array, x)):
+            x = dict(zip(names, x, strict=True))  # In the order of the inputs, as Keras takes them.
         if isinstance(x, str | dict | list | tuple | np.ndarray) or hasattr(x, "to_numpy"):
             x = as_strings(x)
             _check_texts(x, names)
         return super().predict(x, *arguments, **options)
+
+
+def _is_array(value):
+    """Returns whether a value is an array or a tensor, with axes."""
+    return bool(getattr(value, "shape", ()))
 
 
 def _check_texts(texts, names):
@@ -323,10 +328,13 @@ def _check_example(signature, example):
     if example is None:
         return
     types = {spec.name: _type_of_example(spec) for spec in signature.input_signature}
-    are_names_right = set(example) == set(types)
-    if not are_names_right or not all(isinstance(example[name], types[name]) for name in types):
-        expected = ", ".join(f"`{name}` ({kind.__name__})" for name, kind in types.items())
-        raise ValueError(f"`example` must be a dict of {expected}. Received: example={example}")
+    is_right = set(example) == set(types)
+    expected = []
+    for name, expected_type in types.items():
+        is_right = is_right and isinstance(example[name], expected_type)
+        expected.append(f"`{name}` ({expected_type.__name__})")
+    if not is_right:
+        raise ValueError(f"`example` must be a dict of {', '.join(expected)}. Received: example={example}")
 
 
 def _type_of_example(spec):

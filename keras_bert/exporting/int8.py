@@ -51,12 +51,19 @@ def in_int8(model, limits=None, dynamic: bool = False, tables: bool = True):
     if tables:
         for layer in layers_of(model, TokenEmbedding):
             tables_in_int8[layer] = Int8Weight(layer.float_table(), axis=0)
-    replaced = {id(getattr(layer, f"_{layer.table_name}")) for layer in [*products, *tables_in_int8]}
-    variables = [weight.value for weight in model.weights if id(weight) not in replaced]
-    for added in [*products.values(), *tables_in_int8.values()]:
-        variables += added.variables
     with calling(_calls(model, products, tables_in_int8)):
-        yield variables
+        yield _variables(model, products, tables_in_int8)
+
+
+def _variables(model, products, tables_in_int8):
+    """Returns the variables that graphs read: those of the model that are not replaced, and those in int8."""
+    replaced = set()
+    added = []
+    for layer, in_int8 in [*products.items(), *tables_in_int8.items()]:
+        replaced.add(id(getattr(layer, f"_{layer.table_name}")))
+        added += in_int8.variables
+    kept = [weight.value for weight in model.weights if id(weight) not in replaced]
+    return kept + added
 
 
 def _calls(model, products, tables_in_int8):
@@ -177,8 +184,12 @@ def _factors(low, high, table, power, outliers):
 
 def _outliers(high, most):
     """Returns the numbers of the inputs that are far larger than the others."""
-    order = np.argsort(high)[::-1]
-    return [number for number in order[:most] if high[number] > _FAR * high[order[most]]]
+    largest_first = np.argsort(high)[::-1]
+    outliers = []
+    for number in largest_first[:most]:
+        if high[number] > _FAR * high[largest_first[most]]:
+            outliers.append(number)
+    return outliers
 
 
 def _dense(layer, product, inputs, training=None):

@@ -123,7 +123,7 @@ class Int8Product:
     def _run(self, values, low, high, bias, fused_ops):
         """Adds the op of oneDNN to the graph, and returns its float32 output."""
         largest = tf.convert_to_tensor(self.weight.value_of_127)
-        tensors = [tf.convert_to_tensor(tensor) for tensor in (values, self.weight.values, bias)]
+        tensors = [values, tf.convert_to_tensor(self.weight.values), tf.convert_to_tensor(bias)]
         ranges = [low, high, -largest, largest]
         attributes = {
             "T1": tf.quint8,

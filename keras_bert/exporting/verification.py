@@ -120,17 +120,17 @@ def verify(directories, tolerance=None):
     stored = []  # The `StoredProbes` of each directory, or the problem that keeps them from being read.
     requests = []
     for directory in directories:
-        found = _read_stored_probes(directory)
-        stored.append(found)
-        if isinstance(found, StoredProbes):
-            requests.append({"directory": directory, "calls": found.calls})
+        probes_or_problem = _read_stored_probes(directory)
+        stored.append(probes_or_problem)
+        if isinstance(probes_or_problem, StoredProbes):
+            requests.append({"directory": directory, "calls": probes_or_problem.calls})
     answers = iter(ask(requests))
     reports = []
-    for directory, found in zip(directories, stored, strict=True):
-        if isinstance(found, StoredProbes):
-            reports.append(_report(directory, found, next(answers), tolerance))
+    for directory, probes_or_problem in zip(directories, stored, strict=True):
+        if isinstance(probes_or_problem, StoredProbes):
+            reports.append(_report(directory, probes_or_problem, next(answers), tolerance))
         else:
-            reports.append(VerificationReport(directory, [], [found]))
+            reports.append(VerificationReport(directory, [], [probes_or_problem]))
     return reports
 
 
@@ -221,8 +221,7 @@ def _report(directory, stored, served, tolerance):
     if tolerance is None:
         tolerance = TOLERANCES.get(stored.precision, 1e-5)
     lines = []
-    problems = [f"{name}: no such signature" for name in stored.probes if name not in signatures]
-    problems += [f"{name}: there is no probe for it" for name in signatures if name not in stored.probes]
+    problems = _unmatched_signatures(stored.probes, signatures)
     answers = iter(served["answers"])
     for name, probe in stored.probes.items():
         whole = next(answers)
@@ -235,6 +234,18 @@ def _report(directory, stored, served, tolerance):
         problems += [f"{name}: {problem}" for problem in wrong]
     line, unlinked = _check_ops(directory)
     return VerificationReport(directory, [*lines, line], problems + unlinked)
+
+
+def _unmatched_signatures(probes, signatures):
+    """Returns the problems of probes without a signature, and of signatures without a probe."""
+    problems = []
+    for name in probes:
+        if name not in signatures:
+            problems.append(f"{name}: no such signature")
+    for name in signatures:
+        if name not in probes:
+            problems.append(f"{name}: there is no probe for it")
+    return problems
 
 
 def _check_signature(probe, whole, alone, tolerance, stored):
@@ -295,8 +306,11 @@ def _near_ties(compared, precision):
     """Returns the names of the discrete outputs that near ties have changed."""
     if _is_exact(precision):
         return []
-    changed = [item.output for item in compared if item.difference.discrete]
-    return list(dict.fromkeys(changed))
+    names = []
+    for item in compared:
+        if item.difference.discrete and item.output not in names:
+            names.append(item.output)
+    return names
 
 
 def _wrong_outputs(compared, ties, precision):
@@ -313,8 +327,11 @@ def _wrong_outputs(compared, ties, precision):
 
 def _largest(compared):
     """Returns the largest differences in words."""
-    absolute = max((item.difference.absolute for item in compared), default=0.0)
-    relative = max((item.difference.relative for item in compared), default=0.0)
+    absolute = 0.0
+    relative = 0.0
+    for item in compared:
+        absolute = max(absolute, item.difference.absolute)
+        relative = max(relative, item.difference.relative)
     return f"largest difference {absolute:.2g} ({relative:.2g} relative)"
 
 

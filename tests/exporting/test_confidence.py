@@ -49,7 +49,8 @@ def check(answers, probabilities, threshold, rtol=1e-4):
 
 def test_predict_and_a_saved_model(folder, tmp_path):
     bert = keras_bert.load(folder)
-    probabilities, threshold = expected(bert), bert.confidence["threshold"]
+    probabilities = expected(bert)
+    threshold = bert.confidence["threshold"]
     answers = bert.predict(TEXTS, logits=True)
     check(answers, probabilities, threshold)
     raw = bert.predict(TEXTS, logits=True, confidence=None)
@@ -94,7 +95,8 @@ def test_int8(folder, tmp_path):
 
 def test_evaluate_tells_of_the_answers(folder):
     bert = keras_bert.load(folder)
-    probabilities, golds = expected(bert), np.arange(12) % 3
+    probabilities = expected(bert)
+    golds = np.arange(12) % 3
     scores = bert.evaluate(TEXTS, [LABELS[gold] for gold in golds], verbose=False)
     answered = probabilities.max(-1) >= bert.confidence["threshold"]
     assert scores["answered"] == pytest.approx(answered.mean())
@@ -106,7 +108,8 @@ def test_evaluate_tells_of_the_answers(folder):
 
 @pytest.mark.slow
 def test_fit_stores_what_it_chooses_on_validation(checkpoint, tmp_path, eager):
-    texts, labels = TEXTS * 3, ["x", "y", "y"] * 12
+    texts = TEXTS * 3
+    labels = ["x", "y", "y"] * 12
     bert = keras_bert.load(checkpoint)
     options = {**OPTIONS, "validation": (texts, labels), "output_dir": tmp_path / "run"}
     trained = bert.fit(texts, labels, answer_at_precision=0.6, **options)
@@ -131,7 +134,8 @@ def test_fit_stores_what_it_chooses_on_validation(checkpoint, tmp_path, eager):
 
 @pytest.mark.slow
 def test_folds_fit_it_to_the_predictions_of_all_folds(checkpoint, tmp_path, eager):
-    texts, labels = TEXTS, ["x", "y", "y"] * 4
+    texts = TEXTS
+    labels = ["x", "y", "y"] * 4
     trained = keras_bert.load(checkpoint).fit(
         texts, labels, folds=3, calibrate=True, output_dir=tmp_path / "run", **OPTIONS
     )
@@ -274,7 +278,8 @@ def decisions_of(name, bert, texts, targets):
         return np.stack([0 * logits, logits], -1), [label in each for each in targets for label in bert.labels]
     if name == "multiple_choice":
         return np.array([logits_of(bert, text) for text in texts]), targets
-    logits, golds = [], []
+    logits = []
+    golds = []
     for words, tags in zip(texts, targets, strict=True):
         found = logits_of(bert, " ".join(words))
         places = 1 + np.cumsum([0, *map(len, words[:-1])])  # Letters are pieces.

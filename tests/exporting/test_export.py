@@ -68,7 +68,8 @@ class Served:
     loaded: object = None  # Keeps the weights alive; not `None` if graphs answer.
 
     def __call__(self, signature="serving_default", **inputs):
-        tensors, function = {name: tf.constant(value) for name, value in inputs.items()}, self.signatures[signature]
+        tensors = {name: tf.constant(value) for name, value in inputs.items()}
+        function = self.signatures[signature]
         answers = function.python_function(*tensors.values()) if self.loaded is None else function(**tensors)
         return {name: value.numpy() for name, value in answers.items()}
 
@@ -135,7 +136,8 @@ def slow_answers(model, preprocessor, question, context, stride, longest):
     (ids,), (starts,), (ends,) = (values.to_list() for values in preprocessor.tokenizer.with_offsets([context]))
     begin = len(asked) + 2
     windows = slow_windows([len(ids)], [preprocessor.sequence_length - begin - 1], stride)
-    spans, nulls = [], []
+    spans = []
+    nulls = []
     for (_, first, size), best in zip(windows, slow_max_context(windows), strict=True):
         outputs = run_one(model, [2, *asked, 3, *ids[first : first + size], 3], begin)
         start_logits, end_logits = outputs["start_logits"], outputs["end_logits"]
@@ -258,7 +260,8 @@ def examples(inputs):
     return [tf.train.Example(features=tf.train.Features(feature=one)).SerializeToString() for one in features]
 
 
-TWO, LABELS_3 = {"text": TEXTS, "pair": PAIRS}, [["LABEL_0", "LABEL_1", "LABEL_2"]] * 4
+TWO = {"text": TEXTS, "pair": PAIRS}
+LABELS_3 = [["LABEL_0", "LABEL_1", "LABEL_2"]] * 4
 # The answer for the outputs of the model and the masks of the texts.
 FORMULAS = {
     "regression": ({"text": TEXTS}, lambda outputs, mask: {"value": outputs["logits"][:, 0]}),
@@ -359,7 +362,8 @@ def test_words_tags_and_offsets(served):
     answers = model(text=list(TAGGED))
     for row, (text, words) in enumerate(TAGGED.items()):
         raw, words = text.encode(), words.split()
-        starts, ends = [], [0]
+        starts = []
+        ends = [0]
         for word in words:
             starts.append(raw.index(word.encode(), ends[-1]))
             ends.append(starts[-1] + len(word.encode()))
@@ -558,7 +562,8 @@ def facts_of(pieces, config=(), head="classification", options=(), text=(), labe
     if head == "classification":
         model = keras_bert.build_classifier(encoder, **{"num_classes": 2, **dict(options)})
     else:
-        labels, model = None, keras_bert.build_embedder(encoder, **dict(options))
+        labels = None
+        model = keras_bert.build_embedder(encoder, **dict(options))
     preprocessor = keras_bert.TextPreprocessor(pieces, **{"sequence_length": 20, **dict(text)})
     names = None if labels is None else list(labels)
     pair = more.pop("pair", False)

@@ -64,11 +64,13 @@ def test_weights_are_within_half_a_step():
 def test_products_equal_integer_arithmetic(axis):
     """One traced function, whose ranges change from batch to batch."""
     rng = np.random.default_rng(1)
-    table, bias = rng.normal(size=(40, 24)).astype("float32"), rng.normal(size=24).astype("float32")
+    table = rng.normal(size=(40, 24)).astype("float32")
+    bias = rng.normal(size=24).astype("float32")
     whole = Int8Product(Int8Weight(table if axis else table.T, axis), tf.constant(bias))
     run = traced(whole, [None, 40])
     normal = rng.normal(size=(6, 40)).astype("float32")
-    many, positive = np.tile(normal, (50, 1)), np.abs(normal)
+    many = np.tile(normal, (50, 1))
+    positive = np.abs(normal)
     for rows in (normal, many, 100 * normal, positive, -positive[:1], 1e-20 * normal, 0 * normal):
         expected = product(rows, table, bias) if rows.any() else np.broadcast_to(bias, (len(rows), 24))
         assert relative(run(rows), expected) < 1e-6
@@ -100,7 +102,8 @@ def test_activations_limits_and_factors(activation):
 def test_outliers_are_multiplied_in_float32():
     """Two inputs are a hundred times as large as the others, also negative ones with `limits`."""
     rng = np.random.default_rng(6)
-    rows, table = rng.uniform(0, 1, (7, 40)).astype("float32"), rng.normal(size=(40, 24)).astype("float32")
+    rows = rng.uniform(0, 1, (7, 40)).astype("float32")
+    table = rng.normal(size=(40, 24)).astype("float32")
     rows[:, [3, 30]] *= 100
     factors = rng.uniform(0.5, 2, 40).astype("float32")
     outliers = int8_products.Outliers([3, 30], table / factors[:, None])
@@ -111,7 +114,8 @@ def test_outliers_are_multiplied_in_float32():
     for limits, high, values in ((None, highest, rows), ((-1.0, 2.0), 2.0, rows - 2)):
         split = Int8Product(weight, limits=limits, **options)
         run = traced(split, [None, 40])
-        scaled, low = values * factors, 0.0 if limits is None else -1.0
+        scaled = values * factors
+        low = 0.0 if limits is None else -1.0
         step = np.float64(high - low) / 254
         bottom = np.rint(-low / step) * -step
         excess = scaled - np.clip(scaled, bottom, bottom + 255 * step)
@@ -183,7 +187,8 @@ def in_graph(model, inputs):
 
 def test_a_model_is_close_and_unchanged(classifier):
     model, _, inputs = classifier
-    before, weights = model(inputs), model.get_weights()
+    before = model(inputs)
+    weights = model.get_weights()
     with in_int8(model) as variables:
         run = in_graph(model, inputs)
     outputs = run(inputs)
@@ -238,7 +243,8 @@ def test_with_calibration_a_row_does_not_depend_on_the_others(classifier):
 def test_calibration_of_a_head_that_reads_no_rows(model_of):
     """Texts without [MASK]."""
     model = model_of("mlm")
-    ids, places = np.full((2, 4), 7, "int32"), np.array([[1], [2]], "int32")
+    ids = np.full((2, 4), 7, "int32")
+    places = np.array([[1], [2]], "int32")
     inputs = {"token_ids": ids, "segment_ids": 0 * ids, "padding_mask": 1 + 0 * ids, "mask_positions": places}
     with observed(model) as limits:
         model({**inputs, "mask_positions": places[:, :0]})

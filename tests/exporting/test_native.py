@@ -25,7 +25,8 @@ pytestmark = [
     pytest.mark.skipif(COMPILER is None, reason="needs a C++ compiler"),
 ]
 TEXTS = ["serving_default", "tokens", "ops"]
-CLASSES, WORDS = ["serving_default", "classify", *TEXTS[1:]], ["serving_default", "words", *TEXTS[1:]]
+CLASSES = ["serving_default", "classify", *TEXTS[1:]]
+WORDS = ["serving_default", "words", *TEXTS[1:]]
 SIGNATURES = {
     **{head: CLASSES for head in ("classification", "multi_label", "sentence_classification")},
     "regression": ["serving_default", "regress", "tokens", "ops"],
@@ -40,7 +41,8 @@ SIGNATURES = {
 ALIKE = {"mlm", "untied", "next_sentence", "embedding"}
 SIGNATURES |= {head: TEXTS for head in HEADS if head not in {*SIGNATURES, *ALIKE}}
 # In other precisions, few heads suffice: the signatures have the same operations.
-BFLOAT16, INT8 = {"dtype": "mixed_bfloat16"}, {"precision": "int8"}
+BFLOAT16 = {"dtype": "mixed_bfloat16"}
+INT8 = {"precision": "int8"}
 NARROW = [("classification", BFLOAT16), ("translation", BFLOAT16)]
 NARROW += [(head, INT8) for head in ("translation", "pretraining", "token_classification")]
 RUN = [NARROW[0], NARROW[-1]]
@@ -66,7 +68,8 @@ def run(program, directory, signature, inputs):
 @pytest.fixture(scope="module")
 def program(shared_folder):
     """Compiles `native_runner.cc` for the installed TensorFlow; takes 15 seconds."""
-    source, flags = pathlib.Path(__file__).with_name("native_runner.cc"), tf.sysconfig.get_compile_flags()
+    source = pathlib.Path(__file__).with_name("native_runner.cc")
+    flags = tf.sysconfig.get_compile_flags()
     # The wheel's flags only name the framework. Sessions and kernels are in the other library, which registers them
     # when it is loaded: nothing calls it by name, so the linker must be told to keep it.
     linked = ["-Wl,--no-as-needed", *tf.sysconfig.get_link_flags(), "-l:libtensorflow_cc.so.2"]

@@ -60,7 +60,8 @@ def check(model, proto, head):
         assert {(value.name, value.type) for value in runtime.get_inputs()} == {
             (name, "tensor(int32)") for name in batch
         }
-        outputs, expected = dict(zip(names, runtime.run(None, batch), strict=True)), model(batch)
+        outputs = dict(zip(names, runtime.run(None, batch), strict=True))
+        expected = model(batch)
         assert outputs.keys() == expected.keys()
         for name, value in expected.items():
             np.testing.assert_allclose(outputs[name], to_numpy(value), 1e-6, 1e-5, err_msg=f"{name} {shape}")

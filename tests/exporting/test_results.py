@@ -64,7 +64,8 @@ DEFAULT = ("classification", "question_answering", "token_classification")
     [pytest.param(head, marks=() if head in DEFAULT else pytest.mark.slow) for head in HEADS if head != "untied"],
 )
 def test_predict_equals_the_signature(load, model_of, preprocessor, head):
-    columns, options = COLUMNS.get(head, {"text": TEXTS}), dict(OPTIONS.get(head, {}))
+    columns = COLUMNS.get(head, {"text": TEXTS})
+    options = dict(OPTIONS.get(head, {}))
     rows = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
     answers = load(head).predict(rows, batch_size=2, **options)
     n_best = options.pop("n_best", None)
@@ -266,7 +267,8 @@ def test_lists_of_words(eager, load):
 
 def test_rows_of_taggers(eager, load):
     """A frame and dicts may have other columns beside the words, such as tags."""
-    bert, words = load("token_classification"), [["a-b", "c d"], ["e!"]]
+    bert = load("token_classification")
+    words = [["a-b", "c d"], ["e!"]]
     tables = [{"id": number, "tokens": row, "pos_tags": ["N"] * len(row)} for number, row in enumerate(words)]
     expected = bert.predict(words)
     assert bert.predict(tables) == expected
@@ -287,8 +289,10 @@ def columns(answer):
 
 def test_answers_as_a_frame(eager, load, monkeypatch):
     pandas = pytest.importorskip("pandas")
-    bert, texts = load("classification"), pandas.Series(["a b", "c"], [7, 3])
-    frame, answers = bert.predict(texts, as_frame=True), bert.predict(list(texts))
+    bert = load("classification")
+    texts = pandas.Series(["a b", "c"], [7, 3])
+    frame = bert.predict(texts, as_frame=True)
+    answers = bert.predict(list(texts))
     assert (frame.index.tolist(), frame.to_dict("records")) == ([7, 3], list(map(columns, answers)))
     for given, inputs in (
         (["a b", "c"], [{"text": "a b"}, {"text": "c"}]),
@@ -386,8 +390,10 @@ def test_answers_follow_changes_of_layers(load, tmp_path):
     """They are those of the model without a graph, after each change in its place; weights are read by the same one."""
     load("regression", pair=False).save(tmp_path)
     bert = keras_bert.load(tmp_path)
-    inputs, before = bert.preprocessor(9, padding="longest")(["a b c"]), bert.predict("a b c")["value"]
-    vector, bias = bert.encode("a b c"), bert.model().get_layer("classifier").bias
+    inputs = bert.preprocessor(9, padding="longest")(["a b c"])
+    before = bert.predict("a b c")["value"]
+    vector = bert.encode("a b c")
+    bias = bert.model().get_layer("classifier").bias
     bias.assign(bias + 1.0)
     with mock.patch("keras_bert.answering.answerer.build_signatures", side_effect=AssertionError):
         assert bert.predict("a b c")["value"] == pytest.approx(before + 1.0, rel=1e-5)
@@ -413,7 +419,8 @@ def test_pickles_and_copies(load, tmp_path):
     """They answer equally after the files are gone, and have weights of their own."""
     load("multi_label", thresholds=(0.4, 0.5, 0.6)).save(tmp_path / "model")
     bert = keras_bert.load(tmp_path / "model", dtype="mixed_bfloat16")
-    bert.results, expected = {"scores": {"f1": 0.5}}, bert.predict(TEXTS)
+    bert.results = {"scores": {"f1": 0.5}}
+    expected = bert.predict(TEXTS)
     keras_bert.enable_lora(bert.model(), 2)
     shutil.rmtree(tmp_path / "model")
     for copied in (pickle.loads(pickle.dumps(bert)), copy.deepcopy(bert)):
@@ -433,7 +440,8 @@ def test_pickles_and_copies(load, tmp_path):
 
 def test_answers_follow_changes_of_labels(eager, load, tmp_path):
     bert = load("classification")
-    label, kept = bert.predict("a b")["label"], bert.labels
+    label = bert.predict("a b")["label"]
+    kept = bert.labels
     try:
         bert.labels = [f"new {each}" for each in kept]
         assert bert.predict("a b")["label"] == f"new {label}"

@@ -77,7 +77,8 @@ def alone(function, inputs):
 
 def together(function, requests):
     """Returns the answers to the requests of one batch; raises for FAILED_PRECONDITION."""
-    joined, ends = {}, np.cumsum([len(next(iter(one.values()))) for one in requests])
+    joined = {}
+    ends = np.cumsum([len(next(iter(one.values()))) for one in requests])
     for name in requests[0]:
         parts = [one[name] for one in requests]
         if len({part.shape[1:] for part in parts}) > 1:
