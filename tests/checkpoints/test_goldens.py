@@ -85,7 +85,8 @@ def test_hugging_face_heads(golden, loaded_model, head, dtype):
         wanted = expected[HF_OUTPUTS[name]]
         if name in layers:
             value = np.stack([to_numpy(layer) for layer in value])
-            value, wanted = (np.swapaxes(each, 2, each.ndim - 2)[:, real] for each in (value, wanted))
+            value = np.swapaxes(value, 2, value.ndim - 2)[:, real]
+            wanted = np.swapaxes(wanted, 2, wanted.ndim - 2)[:, real]
         elif value.shape[:2] == real.shape and head != "multiple_choice":
             value = to_numpy(value)[real]
             wanted = wanted[real]

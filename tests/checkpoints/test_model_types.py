@@ -94,7 +94,8 @@ def test_transformers_opens_every_head(build, task, tmp_path, name, head):
         expected = {key: value.numpy() for key, value in theirs.eval()(**tensors).items()}
 
     theirs.save_pretrained(tmp_path / "theirs")
-    old, new = (safetensors.numpy.load_file(tmp_path / each / "model.safetensors") for each in ("ours", "theirs"))
+    old = safetensors.numpy.load_file(tmp_path / "ours" / "model.safetensors")
+    new = safetensors.numpy.load_file(tmp_path / "theirs" / "model.safetensors")
     assert old.keys() == new.keys()
     for outputs in (model(inputs), keras_bert.load(tmp_path / "theirs").model()(inputs)):
         for key in outputs.keys() & {*HEADS[head].outputs} - ({"pooled_output"} - expected.keys()):
@@ -105,7 +106,8 @@ def check(value, expected, inputs):
     if "mask_positions" in inputs:
         expected = np.take_along_axis(expected, inputs["mask_positions"][..., None], 1)
     elif value.shape[:2] == inputs["padding_mask"].shape:
-        value, expected = (each[inputs["padding_mask"].astype(bool)] for each in (value, expected))
+        value = value[inputs["padding_mask"].astype(bool)]
+        expected = expected[inputs["padding_mask"].astype(bool)]
     np.testing.assert_allclose(value, expected, atol=2e-5 * np.abs(expected).max())
 
 

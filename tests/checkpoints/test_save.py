@@ -40,7 +40,8 @@ def test_google_to_ours_to_hugging_face_to_google(golden, loaded, tmp_path, capl
     assert set(after.get_variable_to_shape_map()) == names
     for key in names:
         np.testing.assert_array_equal(after.get_tensor(key), before.get_tensor(key), err_msg=key)
-    ours, theirs = (read_json(folder, "bert_config.json") for folder in (tmp_path / "google", golden / name))
+    ours = read_json(tmp_path / "google", "bert_config.json")
+    theirs = read_json(golden / name, "bert_config.json")
     assert {
         key: theirs[key] for key in theirs if "pooler" not in key and key != "directionality"
     }.items() <= ours.items()
@@ -56,7 +57,8 @@ def test_hugging_face_tensors_are_bit_exact(golden, loaded, loaded_model, tmp_pa
     assert after.keys() == before.keys()
     for key in before:
         np.testing.assert_array_equal(after[key], before[key], err_msg=key)
-    ours, theirs = (read_json(path, "config.json") for path in (tmp_path / "hf", golden / "hf_small" / head))
+    ours = read_json(tmp_path / "hf", "config.json")
+    theirs = read_json(golden / "hf_small" / head, "config.json")
     assert ours["architectures"] == theirs["architectures"]
     assert all(ours[key] == theirs[key] for key in ours.keys() & theirs.keys())
 

@@ -29,7 +29,8 @@ def expected(golden):
 @pytest.mark.parametrize("case", CASES)
 def test_outputs_are_those_of_transformers(golden, expected, case):
     arrays = dict(expected[case])
-    token_ids, mask = (arrays.pop(name).astype("int32") for name in ("input_ids", "attention_mask"))
+    token_ids = arrays.pop("input_ids").astype("int32")
+    mask = arrays.pop("attention_mask").astype("int32")
     inputs = {"token_ids": token_ids, "segment_ids": np.zeros_like(token_ids), "padding_mask": mask}
     model = keras_bert.load(golden / "starting_models" / case, tokenizer=None).model()
     if "mask_positions" in model.input:
@@ -49,11 +50,13 @@ def test_folders_are_saved_in_their_own_layout(golden, tmp_path, case):
     """Every tensor has the name and the value that transformers wrote, every key of the config its value."""
     folder = golden / "starting_models" / case
     keras_bert.load(folder, tokenizer=None).save(tmp_path)
-    old, new = (safetensors.numpy.load_file(each / "model.safetensors") for each in (folder, tmp_path))
+    old = safetensors.numpy.load_file(folder / "model.safetensors")
+    new = safetensors.numpy.load_file(tmp_path / "model.safetensors")
     assert old.keys() == new.keys()
     for name, tensor in old.items():
         np.testing.assert_array_equal(tensor, new[name])
-    old, new = (json.loads((each / "config.json").read_text()) for each in (folder, tmp_path))
+    old = json.loads((folder / "config.json").read_text())
+    new = json.loads((tmp_path / "config.json").read_text())
     unused = {"bos_token_id", "eos_token_id", "transformers_version"}  # By the model.
     if not case.endswith("classification"):
         unused |= {"id2label", "label2id"}

@@ -86,7 +86,8 @@ def test_a_folder_of_transformers(eager, golden, loaded, loaded_model, tmp_path,
     for slot in slots(keras_bert.describe(model)):
         np.testing.assert_array_equal(again.tensors.pop(slot.name).read(), slot.value())
     assert not again.tensors
-    before, after = (json.loads((path / "config.json").read_text()) for path in (folder, ours))
+    before = json.loads((folder / "config.json").read_text())
+    after = json.loads((ours / "config.json").read_text())
     kept = {"architectures", "problem_type", "id2label", "pad_token_id", "tie_word_embeddings", "is_decoder"}
     assert {key: after[key] for key in kept & before.keys()} == {key: before[key] for key in kept & before.keys()}
     encodings = tokenizers.Tokenizer.from_file(str(ours / "tokenizer.json")).encode_batch(content["texts"])

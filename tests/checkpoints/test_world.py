@@ -63,11 +63,13 @@ def test_relatives_are_saved_in_their_own_layout(golden, tmp_path, case):
     """Every tensor has the name and the value that transformers wrote, every key of the config its value."""
     folder = golden / "hf_world" / case
     keras_bert.load(folder).save(tmp_path)
-    old, new = (safetensors.numpy.load_file(each / "model.safetensors") for each in (folder, tmp_path))
+    old = safetensors.numpy.load_file(folder / "model.safetensors")
+    new = safetensors.numpy.load_file(tmp_path / "model.safetensors")
     assert old.keys() == new.keys()
     for name, tensor in old.items():
         np.testing.assert_array_equal(tensor, new[name])
-    old, new = (json.loads((each / "config.json").read_text()) for each in (folder, tmp_path))
+    old = json.loads((folder / "config.json").read_text())
+    new = json.loads((tmp_path / "config.json").read_text())
     default = {"add_cross_attention", "bos_token_id", "eos_token_id", "transformers_version", "use_cache", "is_decoder"}
     default |= {name for name in old if name.endswith("_dropout") and name not in new}  # Of other heads.
     assert {name: new.get(name) for name in old if name not in default} == {

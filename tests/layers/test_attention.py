@@ -12,7 +12,9 @@ from tests.layers.random_weights import randomize
 def attention_oracle(query, memory, weights, heads, allowed):
     """Scaled dot-product attention, one head at a time, as in section 3.2 of the paper."""
     (wq, wk, wv, wo), (bq, bk, bv, bo) = weights
-    q, k, v = (np.split(x, heads, -1) for x in (query @ wq + bq, memory @ wk + bk, memory @ wv + bv))
+    q = np.split(query @ wq + bq, heads, -1)
+    k = np.split(memory @ wk + bk, heads, -1)
+    v = np.split(memory @ wv + bv, heads, -1)
     scores = [q[head] @ k[head].swapaxes(-1, -2) / np.sqrt(q[head].shape[-1]) for head in range(heads)]
     probabilities = [softmax(np.where(allowed, score, -np.inf), axis=-1) for score in scores]
     contexts = [probabilities[head] @ v[head] for head in range(heads)]

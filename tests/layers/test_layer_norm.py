@@ -24,11 +24,13 @@ def test_layer_norm_gradient_equals_automatic_differentiation():
     import tensorflow as tf
 
     rng = np.random.default_rng(0)
-    x, weight = (tf.constant(rng.normal(size=(2, 5, 16)), "float32") for _ in range(2))
+    x = tf.constant(rng.normal(size=(2, 5, 16)), "float32")
+    weight = tf.constant(rng.normal(size=(2, 5, 16)), "float32")
     layer = layers.LayerNorm(epsilon=1e-12)
     layer.build(x.shape)
     randomize(layer, rng)
-    gamma, beta = (tf.constant(value.numpy()) for value in (layer.gamma, layer.beta))
+    gamma = tf.constant(layer.gamma.numpy())
+    beta = tf.constant(layer.beta.numpy())
     with tf.GradientTape(persistent=True) as tape:
         tape.watch([x, gamma, beta])
         ours = tf.reduce_sum(layer(x) * weight)

@@ -48,7 +48,8 @@ def test_configs_and_declared_outputs(kind, arguments, inputs):
     has_scores = "return_attention_scores" in inspect.signature(layer.call).parameters
     for options in ({}, {"return_attention_scores": True}) if has_scores else ({},):
         tensors = [keras.Input((None, *value.shape[2:]), dtype=value.dtype.name) for value in inputs]
-        outputs, declared = (keras.tree.flatten(layer(*values, **options)) for values in (inputs, tensors))
+        outputs = keras.tree.flatten(layer(*inputs, **options))
+        declared = keras.tree.flatten(layer(*tensors, **options))
         for value, tensor in zip(outputs, declared, strict=True):
             assert keras.backend.standardize_dtype(value.dtype) == tensor.dtype
             assert all(size in (None, known) for size, known in zip(tensor.shape, value.shape, strict=True))

@@ -68,7 +68,8 @@ def test_only_without_positions_order_does_not_matter(build, batch):
     shuffled = {name: value[:, order] for name, value in batch.items()}
     for positions in ("sinusoid", "none"):
         model = build("encoder", positions=positions)
-        got, expected = (run(model, inputs)["sequence_output"] for inputs in (shuffled, batch))
+        got = run(model, shuffled)["sequence_output"]
+        expected = run(model, batch)["sequence_output"]
         assert np.allclose(got[0], expected[0][order], atol=1e-5) == (positions == "none")
     assert np.isfinite(run(model, ones(1, 41))["pooled_output"]).all()  # There is no maximum length either.
 
@@ -106,7 +107,8 @@ def test_remat_keeps_the_gradients_with_dropout(jit):
     for left, right in zip(weights, expected, strict=True):
         np.testing.assert_allclose(left, right, atol=1e-6 * max(1.0, np.abs(right).max()))
     # Dropout is active.
-    first, second = (to_numpy(model(data[0], training=True)) for _ in range(2))
+    first = to_numpy(model(data[0], training=True))
+    second = to_numpy(model(data[0], training=True))
     assert np.abs(first - second).max() > 0.01
 
 
@@ -139,7 +141,8 @@ def test_int8_is_close_and_kept_by_keras_files(build, task, tmp_path):
     copy = keras.saving.load_model(tmp_path / "model.keras")
     assert {weight.path for weight in copy.weights if weight.dtype == "int8"} == quantized
     keras.tree.map_structure(np.testing.assert_array_equal, run(copy, inputs), got)
-    described, same = (dataclasses.replace(keras_bert.describe(each), layers={}) for each in (copy, model))
+    described = dataclasses.replace(keras_bert.describe(copy), layers={})
+    same = dataclasses.replace(keras_bert.describe(model), layers={})
     assert described == same
 
 
@@ -151,7 +154,8 @@ def test_an_unsupported_quantization_mode_changes_nothing(build):
 
 
 def test_two_encoders_in_one_model(config, batch):
-    query, document = (keras_bert.build_encoder(config, name=name) for name in ("query", "document"))
+    query = keras_bert.build_encoder(config, name="query")
+    document = keras_bert.build_encoder(config, name="document")
     inputs = {name: keras.Input((None,), dtype="int32", name=name) for name in batch}
     vectors = [encoder(inputs)["pooled_output"] for encoder in (query, document)]
     model = keras.Model(inputs, keras.ops.sum(vectors[0] * vectors[1], -1))

@@ -41,7 +41,8 @@ def test_frozen_layers_stay_frozen(build, tmp_path):
 
 
 def test_freezing_under_a_custom_head(config):
-    first, second = (keras_bert.build_encoder(config, name=name) for name in ("first", "second"))
+    first = keras_bert.build_encoder(config, name="first")
+    second = keras_bert.build_encoder(config, name="second")
     both = [first.output["pooled_output"], second(first.input)["pooled_output"]]
     model = keras.Model(first.input, keras.layers.Dense(1, name="own")(keras.layers.Concatenate()(both)))
     keras_bert.freeze_layers(model, 1)

@@ -100,8 +100,11 @@ def test_gradients_of_an_adapted_layer(policy):
     layer.enable_lora(2, lora_alpha=3)
     for weight in layer.weights:
         weight.assign(rng.normal(size=weight.shape).astype("float32"))
-    x, c = (rng.normal(size=(2, 3, width)).astype("float32") for width in (6, 5))
-    a, b, w = (to_numpy(weight) for weight in (layer.lora_kernel_a, layer.lora_kernel_b, layer._kernel))
+    x = rng.normal(size=(2, 3, 6)).astype("float32")
+    c = rng.normal(size=(2, 3, 5)).astype("float32")
+    a = to_numpy(layer.lora_kernel_a)
+    b = to_numpy(layer.lora_kernel_b)
+    w = to_numpy(layer._kernel)
     inputs = tf.constant(x)
     with tf.GradientTape() as tape:
         tape.watch(inputs)
