@@ -13,4 +13,4 @@ from keras_bert.runs.pretraining_records import open_phases as open_phases
 from keras_bert.runs.unchanged_inputs import check_unchanged as check_unchanged
 from keras_bert.training.evaluation import rows_fingerprint as rows_fingerprint
 from keras_bert.training.evaluation import weights_fingerprint as weights_fingerprint
-from keras_bert.training.run_state import newest_step as newest_step
+from keras_bert.training.snapshots import newest_step as newest_step

@@ -16,7 +16,7 @@ from keras_bert.rewirings.joined import without_teacher
 from keras_bert.runs.pretraining_records import open_source
 from keras_bert.training.callbacks import flat_settings
 from keras_bert.training.distribution import is_chief
-from keras_bert.training.run_state import Snapshots
+from keras_bert.training.snapshots import Snapshots
 
 _NAMES = {
     "mlm_loss": "masked LM loss",

@@ -4,8 +4,8 @@ import pathlib
 
 import keras
 
-from keras_bert.training.run_state import Snapshots
 from keras_bert.training.schedule import LinearSchedule, SequentialSchedule
+from keras_bert.training.snapshots import Snapshots
 
 
 def extended_schedule(directory, settings, learning_rate, warmup):

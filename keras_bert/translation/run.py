@@ -20,8 +20,8 @@ from keras_bert.text.vocabulary import Vocabulary
 from keras_bert.training.adamw import AdamW
 from keras_bert.training.callbacks import Callback
 from keras_bert.training.losses import Score, token_loss
-from keras_bert.training.run_state import Snapshots
 from keras_bert.training.schedule import InverseSquareRootSchedule
+from keras_bert.training.snapshots import Snapshots
 from keras_bert.training.trainer import Trainer
 from keras_bert.translation.data import listed_lines
 from keras_bert.translation.decoding import Beam
