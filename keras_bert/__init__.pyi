@@ -1,3 +1,4 @@
+from keras_bert import answering as answering
 from keras_bert import checkpoints as checkpoints
 from keras_bert import data as data
 from keras_bert import exporting as exporting

@@ -131,11 +131,10 @@ class PredictOptions(TypedDict, total=False):
     logits: bool
     thresholds: float | Sequence[float]
     confidence: Mapping[str, Any] | None
-    stride: int
+    doc_stride: int
     max_question_length: int
     max_answer_length: int
     null_threshold: float
-    top: int
     pooling: Any
     layers: Any
     normalize: bool
@@ -232,10 +231,9 @@ class HeadOptions(TypedDict, total=False):
     confidence: Mapping[str, Any] | None
     logits: bool
     zero_shot: Any
-    stride: int
+    doc_stride: int
     max_question_length: int
     max_answer_length: int
-    top: int
     null_threshold: float | None
     pooling: Any
     layers: Any

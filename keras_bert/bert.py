@@ -298,9 +298,9 @@ class LoadedBert(LoadedModels, Generic[AnswerT]):
             as_frame: bool, whether to return a pandas data frame with a row for each text, and `score_<class>` for each
                 class in place of `scores`. It has the index of a Series or frame, for `frame.join(answers)`; for lists,
                 the texts are the first columns. Defaults to `False`.
-            **options: more options of `export`, such as `stride`, `max_answer_length`, `null_threshold`, `thresholds`
-                or `logits`, a bool that adds the logits of a classifier or regression model; with `candidate_labels`
-                those of `ZeroShot`: `hypothesis`, `multi_label`, `temperature`.
+            **options: more options of `export`, such as `doc_stride`, `max_answer_length`, `null_threshold`,
+                `thresholds` or `logits`, a bool that adds the logits of a classifier or regression model; with
+                `candidate_labels` those of `ZeroShot`: `hypothesis`, `multi_label`, `temperature`.
 
         Returns:
             A list with a dict for each text; for one text alone, its dict. Scores are probabilities. `start` and `end`
@@ -352,7 +352,7 @@ class LoadedBert(LoadedModels, Generic[AnswerT]):
         long_texts: LongTexts | None = None,
         overlap: int | None = None,
         max_windows: int | None = None,
-        stride: int | None = None,
+        doc_stride: int | None = None,
     ) -> Explanation: ...
 
     @overload
@@ -369,7 +369,7 @@ class LoadedBert(LoadedModels, Generic[AnswerT]):
         long_texts: LongTexts | None = None,
         overlap: int | None = None,
         max_windows: int | None = None,
-        stride: int | None = None,
+        doc_stride: int | None = None,
     ) -> list[Explanation]: ...
 
     def explain(
@@ -385,7 +385,7 @@ class LoadedBert(LoadedModels, Generic[AnswerT]):
         long_texts: LongTexts | None = None,
         overlap: int | None = None,
         max_windows: int | None = None,
-        stride: int | None = None,
+        doc_stride: int | None = None,
     ) -> Any:
         """Tells which words of a text raise or lower the logit of an answer. Needs TensorFlow.
 
@@ -410,8 +410,8 @@ class LoadedBert(LoadedModels, Generic[AnswerT]):
             batch_size: int, number of texts of a call. Memory depends on the tokens of one text. Defaults to 32.
             sequence_length, long_texts, overlap, max_windows: as in `predict`. The logit is that of the
                 document, and a word is replaced in each window that has it.
-            stride: int, for tags how far apart the windows of a long text start, as in `predict`. Defaults to half a
-                window.
+            doc_stride: int, for tags how far apart the windows of a long text start, as in `predict`. Defaults to
+                half a window.
 
         Returns:
             A list with a dict for each text; for one text alone, its dict. It prints as a line of words with signed
@@ -439,7 +439,7 @@ class LoadedBert(LoadedModels, Generic[AnswerT]):
             batch_size=batch_size,
             sequence_length=sequence_length,
             reading=reading,
-            stride=stride,
+            doc_stride=doc_stride,
         )
 
     def encode(

@@ -260,7 +260,8 @@ def check_replaceable(directory, names):
             received = f"{directory} with {min(others)}"
     if received is not None:
         raise ValueError(
-            f"`directory` is replaced: expected a new folder, or one with only {', '.join(names)}. Received: {received}"
+            f"the output replaces its folder: expected a new folder, or one with only {', '.join(names)}. "
+            f"Received: {received}"
         )
 
 
@@ -274,7 +275,7 @@ def adding_to(directory, last=(), stale=()):
     """
     directory = pathlib.Path(os.path.realpath(directory))
     if directory.exists() and not directory.is_dir():
-        raise ValueError(f"`directory` must be a directory. Received: the file {directory}")
+        raise ValueError(f"the output must be a directory. Received: the file {directory}")
     with _workspace(directory) as folder:
         temporary = folder / "new"
         temporary.mkdir()

@@ -13,20 +13,6 @@ from keras_bert.checks import hint, similar
 from keras_bert.settings import setting as flag
 
 __all__ = ["CommandArguments", "flag"]  # The public ones.
-# Parameters of the library that flags of other names set, for messages.
-FLAG_OF = {
-    "output": "output_dir",
-    "directory": "output_dir",
-    "vocabulary": "vocab",
-    "form": "format",
-    "top": "n_best",
-    "sources": "data",
-    "held_out": "eval_data",
-    "phases": "phase",
-    "stride": "doc_stride",
-    "zero_shot": "hypothesis",
-    "bert": "model",
-}
 _INDENT = 32  # Columns of the name of a flag in the page of `--help`.
 _WHOLE = {"break_long_words": False, "break_on_hyphens": False}
 # Flags that other programs have.

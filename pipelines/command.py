@@ -22,7 +22,7 @@ from keras_bert.progress import LogHandler, is_harmless
 from keras_bert.training.interruption import TERMINATED
 
 from . import INTERRUPTED
-from .arguments import FLAG_OF, flag_fields, help_page, parse, wrapped_command
+from .arguments import flag_fields, help_page, parse, wrapped_command
 from .early_checks import find_mistakes, is_first_worker
 from .plugins import LOADED, import_plugins
 
@@ -159,18 +159,12 @@ def _rename(fields, record):
 
 def as_flags(message, fields):
     """Names the flags of this command, as a shell takes them, instead of the parameters of the library for them."""
-    flag_of = {}
-    for parameter, name in FLAG_OF.items():
-        if name in fields:
-            flag_of[parameter] = name
-    flag_of.update({name: name for name in fields})
 
     def renamed(match):
         parameter, value = match.groups()
-        if parameter not in flag_of:
+        if parameter not in fields:
             return match[0]
-        flag = f"--{flag_of[parameter]}"
-        return f"{flag}{_shell_value(value)}" if value else flag
+        return f"--{parameter}{_shell_value(value)}" if value else f"--{parameter}"
 
     return _PARAMETER.sub(renamed, message)
 

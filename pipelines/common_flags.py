@@ -31,7 +31,7 @@ __all__ = [
     "Training",
     "check_task",
     "finetune",
-    "phases",
+    "phase_settings",
 ]
 NARROW = " (models of width 512 or less: 3 times, of 256 or less: 10 times that)"  # After a default learning rate.
 _ADAPTED = "lora_rank, whose adapter needs the whole model"
@@ -529,12 +529,12 @@ def words(path):
     return words_of_file
 
 
-def phases(texts):
-    """Returns the values of `--phase`, such as `length:128,steps:1000,batch:32`, as dicts."""
-    return [_phase(text) for text in texts or ()]
+def phase_settings(texts):
+    """Returns the values of `--phases`, such as `length:128,steps:1000,batch:32`, as dicts."""
+    return [_one_phase(text) for text in texts or ()]
 
 
-def _phase(text):
+def _one_phase(text):
     """Returns one phase as a dict with `length`, `steps` and `batch`."""
     phase = {}
     try:
@@ -544,5 +544,5 @@ def _phase(text):
     except ValueError:
         phase = {}
     if phase.keys() != {"length", "steps", "batch"} or min(phase.values()) < 1:
-        raise ValueError(f"--phase must look like length:128,steps:90000,batch:256. Received: {text!r}")
+        raise ValueError(f"--phases must look like length:128,steps:90000,batch:256. Received: {text!r}")
     return phase

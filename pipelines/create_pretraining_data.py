@@ -1,9 +1,9 @@
 """Creates pre-training data from text: TFRecords with Google's features.
 
-    python -m pipelines.create_pretraining_data --input="corpus/*.txt" --vocab=vocab.txt --output_dir=data/128
+    python -m pipelines.create_pretraining_data --input="corpus/*.txt" --vocabulary=vocab.txt --output_dir=data/128
     python -m pipelines.create_pretraining_data --inspect=3 --output_dir=data/128
-    python -m pipelines.create_pretraining_data --input="/mnt/corpus/*" --vocab=vocab.txt --runner=DataflowRunner \\
-        --output_dir=gs://bucket/128 --beam_options=--project=me,--region=europe-west4
+    python -m pipelines.create_pretraining_data --input="/mnt/corpus/*" --vocabulary=vocab.txt \\
+        --runner=DataflowRunner --output_dir=gs://bucket/128 --beam_options=--project=me,--region=europe-west4
 
 `--input` is a glob pattern of UTF-8 text files, optionally `.gz`: one sentence per line and a blank line between
 documents (`--format=sentences`), one paragraph per line and a blank line between documents (`paragraphs`), or one JSON
@@ -30,7 +30,7 @@ from .early_checks import check_files
 
 class Arguments(CommandArguments):
     input: str = flag(None, "Glob pattern of the text files.", section="data")
-    vocab: str = flag(None, "Vocabulary file, a vocab.txt.")
+    vocabulary: str = flag(None, "Vocabulary file, a vocab.txt.")
     add_words: str = flag(None, "File of words to add to the vocabulary, one per line, as in run_pretraining.")
     format: str = flag("sentences", "Format of the input, see above.", values=["sentences", "paragraphs", "jsonl"])
     field: str = flag("text", "Field with the text in jsonl.", needs="format=jsonl")
@@ -63,12 +63,12 @@ class Arguments(CommandArguments):
 def check(arguments):
     if arguments.inspect:
         return
-    for name in ("input", "vocab"):
+    for name in ("input", "vocabulary"):
         if not getattr(arguments, name):
             raise ValueError(f"--{name} is required. Received: none")
     if not arguments.runner:
         lines.find(arguments.input)
-        for name in ("vocab", "add_words"):
+        for name in ("vocabulary", "add_words"):
             check_files(name, getattr(arguments, name))
 
 
@@ -79,14 +79,14 @@ def main(arguments):
     from keras_bert.pretraining.inspection import describe
 
     if arguments.inspect:
-        print(describe(arguments.output_dir, arguments.inspect, arguments.vocab))
+        print(describe(arguments.output_dir, arguments.inspect, arguments.vocabulary))
         return
     passes = 10 if arguments.static else 1
     settings = arguments.fill(
         Settings,
         masking=arguments.fill(Masking),
         duplicates=arguments.duplicates or passes,
-        form=arguments.format,
+        format=arguments.format,
     )
     records = {
         "files": arguments.input,
@@ -111,7 +111,7 @@ def _vocabulary(arguments):
     """Returns the vocabulary, with the words of --add_words."""
     from keras_bert.text.new_words import add_words, without_known
 
-    vocabulary = Vocabulary(arguments.vocab, strip_accents=arguments.strip_accents)
+    vocabulary = Vocabulary(arguments.vocabulary, strip_accents=arguments.strip_accents)
     if not arguments.add_words:
         return vocabulary
     words = without_known(common_flags.words(arguments.add_words), vocabulary)
@@ -129,7 +129,7 @@ def _summary(manifest):
 def _next_step(arguments, output):
     """Returns the command that trains on the data."""
     train = f"{command.spelling('run_pretraining')} --data={shlex.quote(output)}"
-    phase = f"--phase=length:{arguments.sequence_length},steps:10000,batch:32"
+    phase = f"--phases=length:{arguments.sequence_length},steps:10000,batch:32"
     objective = ""
     if not arguments.next_sentence:
         objective += " --next_sentence=false"
@@ -143,7 +143,7 @@ def _next_step(arguments, output):
 
 def _model_to_extend(arguments):
     """Returns the model whose vocabulary gets more words: the one beside it, or else that of Google."""
-    folder = pathlib.Path(arguments.vocab).parent
+    folder = pathlib.Path(arguments.vocabulary).parent
     for name in ("config.json", "bert_config.json"):
         if (folder / name).is_file():
             return shlex.quote(str(folder))

@@ -148,9 +148,9 @@ def _check_lengths(arguments, model, config):
     if not isinstance(limit, int):  # Not known.
         return
     length = getattr(arguments, "sequence_length", None) or 0
-    longest_phase = max((phase["length"] for phase in getattr(arguments, "phases", ())), default=0)
+    longest_phase = max((phase["length"] for phase in getattr(arguments, "phase_settings", ())), default=0)
     if max(length, longest_phase) > limit:
-        flag = "sequence_length" if length >= longest_phase else "phase"
+        flag = "sequence_length" if length >= longest_phase else "phases"
         received = max(length, longest_phase)
         raise ValueError(
             f"--{flag}: expected at most {limit}, the number of positions of {model}. Received: {received}"

@@ -25,7 +25,7 @@ from keras_bert.metadata import answer_length
 from keras_bert.text.long_texts import READING
 
 from . import command, common_flags
-from .arguments import FLAG_OF, flag
+from .arguments import flag
 
 _PRECISIONS = {
     "saved_model": ["float32", "mixed_bfloat16", "bfloat16", "int8"],
@@ -35,7 +35,6 @@ _PRECISIONS = {
 _MOST_CALIBRATED = 1024
 _VECTORS = ("pooling", "layers", "normalize")
 _OPTIONS = ("thresholds", "doc_stride", "n_best", "max_answer_length", "null_threshold", "hypothesis", *_VECTORS)
-_PARAMETERS = {name: parameter for parameter, name in FLAG_OF.items()}  # Of the library, by the flags that set them.
 _OF_PREPROCESSOR = ("lowercase", "sequence_length")  # Settings of a checkpoint that the preprocessor has.
 
 
@@ -86,13 +85,15 @@ class Arguments(common_flags.LongTextFlags):
     @property
     def options(self):
         """The given options as arguments of `export`."""
-        given = self.values(*_OPTIONS)
-        return {_parameter(name): value for name, value in given.items()}
+        options = self.values(*_OPTIONS)
+        if "hypothesis" in options:
+            options["zero_shot"] = keras_bert.ZeroShot(options.pop("hypothesis"))
+        return options
 
 
 def _parameter(name):
     """Returns the parameter of `export` that a flag sets."""
-    return _PARAMETERS.get(name, name)
+    return "zero_shot" if name == "hypothesis" else name
 
 
 def check(arguments):
@@ -196,8 +197,6 @@ def _given_options(arguments, bert, head):
     if head.name != bert.head and bert.projection:
         raise ValueError("--pooling, --layers and --normalize are for sentence encoders without a projection")
     options = arguments.options
-    if "zero_shot" in options:
-        options["zero_shot"] = keras_bert.ZeroShot(options["zero_shot"])
     if bert.multi_label and arguments.thresholds is not None:
         is_shared = len(arguments.thresholds) == 1
         options["thresholds"] = arguments.thresholds[0] if is_shared else arguments.thresholds

@@ -1,17 +1,17 @@
 """Pre-trains BERT: masked LM and next sentence prediction, in phases.
 
-    python -m pipelines.create_pretraining_data --input="corpus/*.txt" --vocab=vocab.txt --output_dir=data/128
-    python -m pipelines.run_pretraining --data=data/128 --config=tiny --phase=length:128,steps:100000,batch:64 \\
+    python -m pipelines.create_pretraining_data --input="corpus/*.txt" --vocabulary=vocab.txt --output_dir=data/128
+    python -m pipelines.run_pretraining --data=data/128 --config=tiny --phases=length:128,steps:100000,batch:64 \\
         --output_dir=runs/tiny --eval_data=data/held_out
 
 Each phase uses the `--data` folder with its sequence length; optimizer state and schedule carry over between phases.
-The same command resumes an interrupted run exactly. With more steps in the last `--phase`, or more phases, it extends a
-finished run: weights and moments carry over, and the new steps have their own warmup and decay, from `--learning_rate`
-and `--warmup`. `--output_dir` contains `report.html`, `flags.txt` (for `--flagfile`), `metrics.jsonl`, TensorBoard
-events, snapshots, and `model/` as of the last snapshot, which `keras_bert.load` and transformers can load. With
-`KERAS_BACKEND=jax`, Keras' `fit` trains on JAX, on all devices; TensorFlow reads the records. On two cores, a model of
-2 layers, width 128, processes 45,000 tokens per second, or 59,000 with `--precision=mixed_bfloat16`; one of 4 layers,
-width 256, processes 10,500 or 15,000.
+The same command resumes an interrupted run exactly. With more steps in the last one of `--phases`, or more phases, it
+extends a finished run: weights and moments carry over, and the new steps have their own warmup and decay, from
+`--learning_rate` and `--warmup`. `--output_dir` contains `report.html`, `flags.txt` (for `--flagfile`),
+`metrics.jsonl`, TensorBoard events, snapshots, and `model/` as of the last snapshot, which `keras_bert.load` and
+transformers can load. With `KERAS_BACKEND=jax`, Keras' `fit` trains on JAX, on all devices; TensorFlow reads the
+records. On two cores, a model of 2 layers, width 128, processes 45,000 tokens per second, or 59,000 with
+`--precision=mixed_bfloat16`; one of 4 layers, width 256, processes 10,500 or 15,000.
 """
 
 import os
@@ -37,23 +37,23 @@ class Arguments(common_flags.Distillation, PretrainingHyperparameters, common_fl
     )
     eval_data: str = flag(None, "Folder or glob pattern of the data to evaluate on.")
     eval_examples: int = flag(2000, "Maximum number of examples to evaluate on.", least=1, needs="eval_data")
-    vocab: str = flag(None, "vocab.txt for records without one.", is_file=True)
-    lowercase: bool = flag(True, "Whether --vocab is uncased.")
+    vocabulary: str = flag(None, "vocab.txt for records without one.", is_file=True)
+    lowercase: bool = flag(True, "Whether --vocabulary is uncased.")
     config: str = flag(None, "Size: tiny ... large, L-4_H-256; or a config file.", section="model")
     model: str = flag(None, "Directory or name of a model to start from, instead of --config.")
     add_words: str = flag(
         None, "File of words to add to --model, one per line, as in create_pretraining_data.", is_file=True
     )
-    phase: list[str] = flag(
+    phases: list[str] = flag(
         None, "length:128,steps:90000,batch:256; repeatable.", required=True, repeatable=True, section="training"
     )
     next_sentence: bool = flag(True, "Whether to train next sentence prediction.")
     causal: bool = flag(False, "Trains a left-to-right language model instead of a masked one.")
 
     @property
-    def phases(self):
+    def phase_settings(self):
         """The phases, dicts with `length`, `steps` and `batch`."""
-        return common_flags.phases(self.phase)
+        return common_flags.phase_settings(self.phases)
 
     @property
     def start(self):
@@ -93,7 +93,7 @@ class Arguments(common_flags.Distillation, PretrainingHyperparameters, common_fl
 
 
 def check(arguments):
-    _ = arguments.phases
+    _ = arguments.phase_settings
     for source in arguments.sources:
         if not pathlib.Path(source).is_dir():
             lines.find(source)
@@ -143,7 +143,7 @@ def _create_run(arguments, strategy):
     """Opens the records and returns the `PretrainingRun`."""
     from keras_bert.runs import pretraining, pretraining_records
 
-    phases = arguments.phases
+    phases = arguments.phase_settings
     objective = arguments.objective()
     settings = arguments.fill(
         pretraining.PretrainingSettings,
@@ -157,24 +157,24 @@ def _create_run(arguments, strategy):
         phases,
         arguments.data,
         objective,
-        vocabulary=arguments.vocab,
+        vocabulary=arguments.vocabulary,
         seed=arguments.seed,
         pack=arguments.pack,
     )
-    held_out = None
+    eval_data = None
     if arguments.eval_data:
-        held_out = pretraining_records.open_held_out(
+        eval_data = pretraining_records.open_eval_data(
             arguments.eval_data,
             records[0],
             objective,
-            vocabulary=arguments.vocab,
+            vocabulary=arguments.vocabulary,
             examples=arguments.eval_examples,
         )
     return pretraining.PretrainingRun(
         settings,
         records,
         arguments.output,
-        held_out=held_out,
+        eval_data=eval_data,
         strategy=strategy,
         report_to=arguments.report_to,
         lowercase=arguments.lowercase,
@@ -196,7 +196,7 @@ def _next_steps(arguments):
     extend = f"{command.spelling('run_pretraining')} --flagfile={output}/flags.txt"
     extension = (
         "Continues pre-training, with as many steps again in a new phase.",
-        f"{extend} --phase={arguments.phase[-1]}",
+        f"{extend} --phases={arguments.phases[-1]}",
     )
     return [finetuning, extension]
 

@@ -33,8 +33,8 @@ class Arguments(TranslationSettings, common_flags.Training):
     test_source: str = flag(None, "Sentences to translate at the end.", is_file=True)
     test_target: str = flag(None, "Their translations, to score the result.", is_file=True, needs="test_source")
     languages: list[str] = flag(None, "Source and target of rows; default: in the order of the first row.")
-    vocab: str = flag(None, "vocab.txt of `train_vocab --reversible`; default: learned.", is_file=True)
-    vocab_size: int = flag(8000, "Number of tokens of a learned vocabulary.", least=300, excludes=("vocab",))
+    vocabulary: str = flag(None, "vocab.txt of `train_vocab --reversible`; default: learned.", is_file=True)
+    vocab_size: int = flag(8000, "Number of tokens of a learned vocabulary.", least=300, excludes=("vocabulary",))
     config: str = flag("mini", "Size: tiny, mini, small, base, big; or a JSON file.", section="model")
     dropout: float = flag(None, "Dropout rate; default: that of --config.", least=0, most=1)
     tokens_per_batch: list[int] = flag(
@@ -74,7 +74,7 @@ def main(arguments):
     settings = arguments.fill(TranslationSettings)
     train = arguments.pairs["train"]
     test = arguments.pairs.get("test")
-    vocabulary = open_vocabulary(arguments.vocab, train, arguments.vocab_size, arguments.output)
+    vocabulary = open_vocabulary(arguments.vocabulary, train, arguments.vocab_size, arguments.output)
     config = _config(arguments, vocabulary)
     task = TranslationTask(train, arguments.pairs["dev"], test, vocabulary, config, settings, arguments.config)
     plan = Plan(

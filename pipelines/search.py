@@ -80,7 +80,7 @@ class Arguments(CommandArguments):
     passage_prompt: str = flag(None, "Text to put before each passage.")
     block: int = flag(16384, "Passages that are embedded and written together.", least=1)
     batch_size: int = flag(32, "Batch size.", least=1)
-    top: int = flag(10, "Number of passages per query.", least=1, needs=_ASKED, section="search")
+    n_best: int = flag(10, "Number of passages per query.", least=1, needs=_ASKED, section="search")
     rerank: str = flag(None, "Model of pairs that reorders the best passages.", needs=_ASKED)
     rerank_top: int = flag(50, "Number of passages to reorder.", least=1, needs="rerank")
     rerank_label: str = flag(None, "Its label of relevant pairs; default: the last one of two.", needs="rerank")
@@ -130,7 +130,7 @@ class Arguments(CommandArguments):
     def depth(self):
         """The number of passages that are needed of each query."""
         _, _, relevance = self.sources
-        return max(self.top, _DEPTH) if relevance else self.top
+        return max(self.n_best, _DEPTH) if relevance else self.n_best
 
 
 def check(arguments):
@@ -182,17 +182,17 @@ def _search(arguments, index, queries, relevance):
     """Writes or prints the hits of queries, and the scores if it is known which passages are relevant."""
     if relevance:
         warn_of_unknown(index, queries, relevance)
-    top = arguments.depth
+    depth = arguments.depth
     options = {}
     if arguments.rerank:
-        top = arguments.rerank_top
+        depth = arguments.rerank_top
         options["cross_encoder"] = keras_bert.load(arguments.rerank)
         options["label"] = arguments.rerank_label
     rankings = {}
     rankings_before = {}  # Without reranking, by similarity.
     with _writer(arguments, len(queries) > 1, relevance) as write:
-        for query, hits in ask(index, queries, top, arguments.batch_size, **options):
-            write(query, hits[: arguments.top])
+        for query, hits in ask(index, queries, depth, arguments.batch_size, **options):
+            write(query, hits[: arguments.n_best])
             rankings[query.id] = _ids(hits)
             if arguments.rerank:
                 by_similarity = sorted(hits, key=lambda hit: -hit["similarity"])

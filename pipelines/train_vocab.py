@@ -104,7 +104,7 @@ def _learn(arguments, counts, show):
 
 def _next_step(arguments):
     """Returns the command that uses the vocabulary."""
-    vocabulary = f"--vocab={shlex.quote(arguments.output)}"
+    vocabulary = f"--vocabulary={shlex.quote(arguments.output)}"
     if arguments.reversible:
         files = "--train_source=train.de --train_target=train.en --dev_source=val.de --dev_target=val.en"
         return f"{command.spelling('run_translation')} {files} {vocabulary} --output_dir=runs/translation"

@@ -1,6 +1,6 @@
 """Trains the BiLSTM of GLUE's authors, with or without ELMo's features: `pipelines.run_glue` for models without BERT.
 
-    python -m research.run_glue --task=mrpc --data_dir=glue_data --model=bilstm_H-256_E-100 --vocab=vocab.txt \\
+    python -m research.run_glue --task=mrpc --data_dir=glue_data --model=bilstm_H-256_E-100 --vocabulary=vocab.txt \\
         --output_dir=runs/bilstm
     python -m research.run_glue --task=mrpc --data_dir=glue_data --model=bilstm --language_model=runs/bilm/model \\
         --output_dir=runs/elmo

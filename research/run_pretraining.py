@@ -1,7 +1,7 @@
 """Pre-trains ELMo's language model, in both directions: `pipelines.run_pretraining` for a model without BERT.
 
     python -m research.run_pretraining --data=data/128 --config=bilm_H-256 --next_sentence=false \\
-        --phase=length:128,steps:100000,batch:64 --output_dir=runs/bilm
+        --phases=length:128,steps:100000,batch:64 --output_dir=runs/bilm
 
 `--config` is `bilm`, of the published size, or has sizes in its name: width `H` and layers `L`. The records are
 those of `create_pretraining_data`, without masks. All else is as in `pipelines.run_pretraining`.

@@ -43,7 +43,7 @@ class Arguments(CommandArguments):
     estimate: bool = flag(False, "Only prepares the data and says what the study will cost.")
     data: str = flag(None, "Glob pattern of the text files to pre-train on.", required=True, section="data")
     eval_data: str = flag(None, "Glob pattern of held-out text; default: the last file of --data.")
-    vocab: str = flag(None, "Vocabulary, a vocab.txt; default: learned from --data.", is_file=True)
+    vocabulary: str = flag(None, "Vocabulary, a vocab.txt; default: learned from --data.", is_file=True)
     lowercase: bool = flag(True, "Whether the vocabulary is uncased.")
     glue_dir: str = flag(None, "Folder with the official GLUE files; default: downloaded.")
     squad_train: str = flag(None, "Training file in SQuAD's format.", is_file=True)
@@ -51,7 +51,7 @@ class Arguments(CommandArguments):
     ner_train: str = flag(None, "Training file in CoNLL's format.", is_file=True)
     ner_dev: str = flag(None, "Dev file in CoNLL's format.", is_file=True)
     config: str = flag(None, "Size: tiny ... large, L-4_H-256; default: that of the scale.", section="pre-training")
-    phase: list[str] = flag(None, "length:128,steps:90000,batch:256; repeatable.", repeatable=True)
+    phases: list[str] = flag(None, "length:128,steps:90000,batch:256; repeatable.", repeatable=True)
     pretraining_learning_rate: float = flag(None, "Peak learning rate of pre-training.")
     learning_rate: list[float] = flag(None, "Peak learning rate(s); the best mean counts.", section="fine-tuning")
     batch_size: int = flag(None, "Batch size.", least=1)
@@ -80,7 +80,7 @@ class Arguments(CommandArguments):
         }
         changes = {
             "config": self.config,
-            "phases": tuple(common_flags.phases(self.phase)),
+            "phases": tuple(common_flags.phase_settings(self.phases)),
             "learning_rate": self.pretraining_learning_rate,
             "seeds": tuple(self.seed or ()),
             "recurrent_rates": learning_rates,
@@ -98,7 +98,7 @@ def _given_values(changes):
 
 def check(arguments):
     """Finds mistakes in flags and paths."""
-    common_flags.phases(arguments.phase)
+    common_flags.phase_settings(arguments.phases)
     for name, values in arguments.values("rows", "tasks", "seed", "learning_rate").items():
         if not values or len(set(values)) < len(values):
             received = ",".join(map(str, values))
@@ -191,7 +191,7 @@ def _create_runner(arguments, output):
     scale = arguments.changed(SCALES[arguments.scale])
     definition = define(arguments.study, arguments.scale == "base")
     columns = open_columns(arguments.tasks or definition.tasks, scale, arguments, definition.metrics)
-    corpus = Corpus(arguments.data, arguments.eval_data, arguments.vocab, arguments.lowercase)
+    corpus = Corpus(arguments.data, arguments.eval_data, arguments.vocabulary, arguments.lowercase)
     strategy = keras_bert.create_strategy(arguments.strategy)
     return StudyRunner(
         definition,

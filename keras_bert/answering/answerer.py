@@ -232,7 +232,7 @@ class Answerer:
         if n_best is not None and not is_count(n_best):
             raise ValueError(f"`n_best` must be a positive integer or `None`. Received: n_best={n_best!r}")
         head = self._bert.head
-        if "top" not in self._options:
+        if "n_best" not in self._options:
             _refuse("answers to questions and for masks", f"a model with head={head!r}", n_best=n_best)
         for name in options:
             if name not in self._options:

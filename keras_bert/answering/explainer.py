@@ -55,7 +55,7 @@ class _ScoringSettings:
     method: str = LEAVE_ONE_OUT
     replacement: str = MASK
     n_steps: int | None = None
-    stride: int | None = None
+    doc_stride: int | None = None
 
 
 class Explainer(Answerer):
@@ -77,13 +77,13 @@ class Explainer(Answerer):
         batch_size=32,
         sequence_length=None,
         reading=None,
-        stride=None,
+        doc_stride=None,
     ):
         """See `LoadedBert.explain`; `reading` is a dict of the options of `TextPreprocessor` that are given."""
         check_choice("method", method, METHODS)
-        settings = _ScoringSettings(method, replacement, n_steps=_points(method, n_steps), stride=stride)
+        settings = _ScoringSettings(method, replacement, n_steps=_points(method, n_steps), doc_stride=doc_stride)
         form_of(self._bert.model(), self._head)
-        self._check_stride(stride)
+        self._check_stride(doc_stride)
         rows, is_single = read_rows(self._asked(texts), self._head.takes_words)
         names = self._names(rows)
         scores, graph = self._graph(names, sequence_length, reading, settings)
@@ -114,15 +114,15 @@ class Explainer(Answerer):
         read_targets = Targets(scores, self._head).of(list(targets), rows, is_single=False)
         return _explanations(scores, function, names, _with_targets(rows, read_targets), settings)
 
-    def _check_stride(self, stride):
-        """Raises for a stride that is none, or of a model without an answer for each token."""
-        if stride is None:
+    def _check_stride(self, doc_stride):
+        """Raises for a distance of windows that is none, or of a model without an answer for each token."""
+        if doc_stride is None:
             return
-        check_count("stride", stride)
-        if "stride" not in self._head.text_options:
+        check_count("doc_stride", doc_stride)
+        if "doc_stride" not in self._head.text_options:
             raise ValueError(
-                "`stride` is for models with an answer for each token. "
-                f"Received: stride={stride!r} for a model with head={self._bert.head!r}"
+                "`doc_stride` is for models with an answer for each token. "
+                f"Received: doc_stride={doc_stride!r} for a model with head={self._bert.head!r}"
             )
 
     def _names(self, rows):
@@ -174,7 +174,7 @@ class Explainer(Answerer):
                 n_steps=settings.n_steps,
             )
         labels = labels_of(self._bert, description)
-        return WordScores(model, head, preprocessor, labels, effects, join, settings.stride)
+        return WordScores(model, head, preprocessor, labels, effects, join, settings.doc_stride)
 
     def _preprocessor_of_head(self, sequence_length, reading):
         """Returns the preprocessor, which keeps the special tokens that the head keeps."""

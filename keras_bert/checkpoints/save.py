@@ -206,8 +206,8 @@ def _check_no_other_things(directory):
     others = [name for name in names if name not in _OWN_FILES]
     if others:
         raise ValueError(
-            f"`directory` has other things than a model: {', '.join(others[:3])}. Expected a new directory, that of a "
-            f"model, or `overwrite=True`, which adds its files. Received: directory={str(directory)!r}"
+            f"the directory has other things than a model: {', '.join(others[:3])}. Expected a new directory, that of "
+            f"a model, or `overwrite=True`, which adds its files. Received: directory={str(directory)!r}"
         )
 
 
@@ -221,7 +221,7 @@ def _check_same_model(directory, new):
     found = _difference_of_models(directory, new)
     if found:
         raise ValueError(
-            f"`directory` has another model: {found:.200}. Expected another directory, or `overwrite=True`. "
+            f"the directory has another model: {found:.200}. Expected another directory, or `overwrite=True`. "
             f"Received: directory={str(directory)!r}"
         )
 
@@ -401,7 +401,7 @@ def _check_format(description, format, directory):
     check_choice("format", format, _FORMATS)
     if directory.suffix == ".keras":
         raise ValueError(
-            f'`directory` must be a directory, into which format="keras" writes {KERAS_FILE}. '
+            f'expected a directory, into which format="keras" writes {KERAS_FILE}. '
             f"Received: directory={str(directory)!r}"
         )
     if format not in description.formats:

@@ -140,7 +140,7 @@ def _frame_rows(frame):
     if pair:
         names = pair
         is_pair = True
-    columns = [_column_values(frame[name]) for name in names]
+    columns = _frame_columns(frame, names)
     if len(names) == 1:
         return columns[0]
     if is_pair:
@@ -167,8 +167,12 @@ def _check_pair_of_texts(names, columns):
 def frame_dicts(frame):
     """Returns the rows of a frame as dicts by column."""
     names = list(map(str, frame.columns))
-    columns = [_column_values(frame[name]) for name in frame.columns]
-    return _row_dicts(names, columns)
+    return _row_dicts(names, _frame_columns(frame, frame.columns))
+
+
+def _frame_columns(frame, names):
+    """Returns some columns of a frame as lists."""
+    return [_column_values(frame[name]) for name in names]
 
 
 def _row_dicts(names, columns):
@@ -215,7 +219,7 @@ def _no_such_column(texts, name, place):
         received = type(texts).__name__
     if columns:
         received += f" with the columns {', '.join(map(repr, columns))}"
-    alike = similar(str(name), [str(column) for column in columns])
+    alike = similar(str(name), list(map(str, columns)))
     hint = f". Did you mean {alike!r}?" if alike else ""
     return ValueError(
         f"targets must be a list, or the name of a column of `{place}`, a data frame or rows. "
@@ -255,8 +259,13 @@ def _names_of_flags(names, columns):
 
 def _check_labels(targets):
     """Raises for labels with lone surrogates, which no file of a model can have, and for strings among numbers."""
-    strings = [target for target in targets if isinstance(target, str)]
-    numbers = [target for target in targets if isinstance(target, int | float)]
+    strings = []
+    numbers = []
+    for target in targets:
+        if isinstance(target, str):
+            strings.append(target)
+        elif isinstance(target, int | float):
+            numbers.append(target)
     if strings and numbers:
         raise ValueError(
             f"the targets are strings and numbers, {strings[0]!r:.50} and {numbers[0]!r}. Expected one type"

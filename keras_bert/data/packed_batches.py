@@ -246,10 +246,13 @@ class _Patterns:
     def to_array(self):
         """Returns the lengths of all rows, `(rows, texts)`."""
         patterns = []
+        rows = 0
+        texts = 0
         for group in (self._full, *self._by_space):
-            patterns.extend(group.items())
-        rows = sum(count for _, count in patterns)
-        texts = max(len(pattern) for pattern, _ in patterns)
+            for pattern, count in group.items():
+                patterns.append((pattern, count))
+                rows += count
+                texts = max(texts, len(pattern))
         lengths = np.zeros([rows, texts], np.uint16)
         first = 0
         for pattern, count in patterns:

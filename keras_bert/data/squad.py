@@ -199,11 +199,17 @@ def _read_question(place, name, entry, context):
 
 def _as_columns(contexts, questions, version_2):
     """Returns the `Questions` of a list of `_Question`."""
+    ids = []
+    texts = []
+    context = []
     golds = []
     spans = []
     wrong = []
     contradicted = set()
     for question in questions:
+        ids.append(question.id)
+        texts.append(question.text)
+        context.append(question.context)
         golds.append([text for text, _ in question.answers])
         spans.append([span for span in question.spans if span is not None])
         wrong.extend(question.wrong)
@@ -211,9 +217,9 @@ def _as_columns(contexts, questions, version_2):
             contradicted.add(question.id)
     return Questions(
         contexts=contexts,
-        ids=[question.id for question in questions],
-        questions=[question.text for question in questions],
-        context=np.array([question.context for question in questions], np.int64),
+        ids=ids,
+        questions=texts,
+        context=np.array(context, np.int64),
         golds=golds,
         spans=spans,
         version_2=version_2,

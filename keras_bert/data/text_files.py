@@ -132,7 +132,7 @@ def _blocks(file, name):
         end = block.rfind(b"\n") + 1
         if end:
             yield b"".join([*parts, block[:end]])
-            first_line += sum(part.count(b"\n") for part in parts) + block.count(b"\n")
+            first_line += block.count(b"\n")
             parts = []
         parts.append(block[end:])
         _check_length(sum(map(len, parts)), name, first_line, "a line")

@@ -64,24 +64,27 @@ def build_text_model(model: keras.Model, preprocessor: Any, *, pair: bool = Fals
     outputs = model(preprocessor(inputs))
 
     # Model
-    return TextModel(inputs, outputs, name=f"text_{model.name}")
+    text_model = keras.Model(inputs, outputs, name=f"text_{model.name}")
+    # An attribute of this one model rather than a subclass: files of Keras name the class of a model.
+    text_model.predict = _taking_texts(text_model.predict, names)
+    return text_model
 
 
-@keras.saving.register_keras_serializable("keras_bert")
-class TextModel(keras.Model):
-    """A functional model whose inputs are texts, see `build_text_model`; its `predict` takes lists of strings."""
+def _taking_texts(predict, names):
+    """Returns the `predict` of a model with inputs of these names as one that takes lists of texts, too."""
 
-    # Keras' own `predict` refuses lists and NumPy's arrays of strings, and fails in its graph for what is no text. A
-    # dataset passes. It can go when Keras takes lists of strings.
-    @functools.wraps(keras.Model.predict)
-    def predict(self, x, *arguments, **options):
-        names = ["text", "pair"] if "pair" in self.input else ["text"]
+    # Keras' own refuses lists and NumPy's arrays of strings, and fails in its graph for what is no text. A dataset
+    # passes. It can go when Keras takes lists of strings.
+    @functools.wraps(predict)
+    def predict_texts(x, *arguments, **options):
         if isinstance(x, list | tuple) and len(x) == len(names) and all(map(_is_array, x)):
             x = dict(zip(names, x, strict=True))  # In the order of the inputs, as Keras takes them.
         if isinstance(x, str | dict | list | tuple | np.ndarray) or hasattr(x, "to_numpy"):
             x = as_strings(x)
             _check_texts(x, names)
-        return super().predict(x, *arguments, **options)
+        return predict(x, *arguments, **options)
+
+    return predict_texts
 
 
 def _is_array(value):
@@ -94,7 +97,7 @@ def _check_texts(texts, names):
     are_lists = all(strings.shape.rank == 1 and len(strings) for strings in texts.values())
     if texts.keys() != set(names) or not are_lists:
         expected = "a tuple of two lists of texts" if len(names) == 2 else "a list of texts"
-        received = f"{list(texts)}. The inputs of this model: {names}"
+        received = f"{list(texts)}. The inputs of this model: {list(names)}"
         raise ValueError(f"`x` must be {expected}, at least one. Received: {received}")
 
 
@@ -135,12 +138,12 @@ def export(
       `labels`. Rows with fewer labels are padded with `""`: an empty label has the probability 0.
     - token classification: `text` -> `tokens`, `tags`, `scores`, byte offsets `starts` and `ends`, `token_count`;
       `entities`, `entity_types`, `entity_scores`, `entity_starts`, `entity_ends`, `entity_count`; padded. The signature
-      `words` takes texts whose words are separated by single spaces. Options: `stride`, `confidence`.
+      `words` takes texts whose words are separated by single spaces. Options: `doc_stride`, `confidence`.
     - question answering: `question`, `context` -> `answer`, its `probability` and `score` (a sum of logits), byte
-      offsets `start` and `end`; with `null_threshold` also `null_score`, the score of no answer. Options: `stride`,
-      `max_question_length`, `max_answer_length`, `top`, `null_threshold`.
+      offsets `start` and `end`; with `null_threshold` also `null_score`, the score of no answer. Options: `doc_stride`,
+      `max_question_length`, `max_answer_length`, `n_best`, `null_threshold`.
     - pre-training: `text` with [MASK] -> `tokens`, `probabilities`, `mask_count`; signature `next_sentence`: `text`,
-      `pair` -> `probability`. Option: `top`.
+      `pair` -> `probability`. Option: `n_best`.
     - multiple choice: `text`, `choices` -> `choice`, `probabilities`. Rows with fewer choices are padded with `""`: an
       empty choice has the probability 0. Option: `confidence`, as for one label; below its threshold `choice` is -1.
     - next sentence: `text`, `pair` -> `probability`.
@@ -305,14 +308,14 @@ def build_signatures(model, preprocessor, labels=None, pair=False, traced=None, 
 
 
 def _explain_signature(parts, traced):
-    """Returns the signature `explain` of a model, which calls `traced`, with the stride of its other signatures."""
+    """Returns the signature `explain` of a model, which calls `traced`, with the windows of its other signatures."""
     description = parts.description
     if description.signatures is not None:
         raise ValueError(f"`explain` must be False for a model with head={description.head!r}. Received: explain=True")
     head = answering(description.head)
     preprocessor = _for_serving(parts.preprocessor, head.keeps)
-    stride = parts.options.get("stride")
-    return explainer(traced, head, description, preprocessor, parts.labels, parts.pair, stride=stride)
+    doc_stride = parts.options.get("doc_stride")
+    return explainer(traced, head, description, preprocessor, parts.labels, parts.pair, doc_stride=doc_stride)
 
 
 def _labels(description, labels):

@@ -145,7 +145,7 @@ def check_same_model(directory, facts):
         differs = difference(before, known_before)
     if differs:
         raise ValueError(
-            f"`directory` has the SavedModel of another model: {differs:.200}. Expected another folder, such as the "
+            f"the folder has the SavedModel of another model: {differs:.200}. Expected another folder, such as the "
             f"next version, or `overwrite=True`. Received: directory={str(directory)!r}"
         )
 

@@ -49,7 +49,7 @@ def classifier(
     if zero_shot is None:
         return signatures
     if not pair:
-        raise ValueError("`zero_shot` needs a classifier of pairs. Received: pair=False")
+        raise ValueError("zero-shot classification needs a classifier of pairs. Received: pair=False")
     if preprocessor.reads_windows:
         raise ValueError(
             "zero-shot classification reads one sequence of a text. Expected another `long_texts`, such as 'head'. "

@@ -77,10 +77,10 @@ def join_of(head, description, preprocessor):
     return MeanOfLogits()
 
 
-def explainer(model, head, description, preprocessor, labels, pair, replacement=MASK, stride=None):
+def explainer(model, head, description, preprocessor, labels, pair, replacement=MASK, doc_stride=None):
     """Returns the signature `explain` by leaving out each word, for the inputs of `serving_default`.
 
-    `stride` is that of the signatures of a head with logits of tokens.
+    `doc_stride` is that of the signatures of a head with logits of tokens.
 
     Its outputs: `words`, their byte offsets `starts` and `ends`, the `inputs` that they are in, "text", "pair" or
     "choice", and their `scores`, padded; `word_count`, the `target`, its logit `value`, the `baseline`, their
@@ -88,7 +88,7 @@ def explainer(model, head, description, preprocessor, labels, pair, replacement=
     """
     join = join_of(head, description, preprocessor)
     effects = LeaveOneOut(model, head.classes, replacement_id(preprocessor, replacement), join)
-    explanation = WordScores(model, head, preprocessor, labels, effects, join, stride)
+    explanation = WordScores(model, head, preprocessor, labels, effects, join, doc_stride)
 
     def answer(inputs):
         predicted = tf.fill([tf.size(inputs["text"])], PREDICTED)
@@ -124,7 +124,7 @@ class WordScores:
         labels: list of names, or `None`.
         effects: function from a `Subject` to its `Effects`.
         join: how the logits of windows are joined, see `text.joins`.
-        stride: int, how far apart the windows of logits of tokens start. Defaults to half a window.
+        doc_stride: int, how far apart the windows of logits of tokens start. Defaults to half a window.
 
     Attributes:
         form: what the logits of the model are of: `TEXTS`, `TOKENS` or `CHOICES`.
@@ -143,10 +143,10 @@ class WordScores:
         among the `words`.
     """
 
-    def __init__(self, model, head, preprocessor, labels, effects, join, stride=None):
+    def __init__(self, model, head, preprocessor, labels, effects, join, doc_stride=None):
         self.form = form_of(model, head)
         self.tokenizer = preprocessor.tokenizer
-        self._windows = SlidingWindows(stride=stride)
+        self._windows = SlidingWindows(doc_stride=doc_stride)
         self._model = model
         self._head = head
         self._preprocessor = preprocessor

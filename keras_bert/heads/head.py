@@ -74,7 +74,7 @@ class Head:
         long_texts: tuple of the `long_texts` that its signatures take, see `TextPreprocessor`; none if they read all of
             a long text. Defaults to all: its outputs are those of whole texts, and those of windows can be joined, see
             `deciding_output`.
-        from_task: dict of the options of `export` and `predict` that are settings of a task, by their names there.
+        from_task: tuple of the options of `export` and `predict` that are settings of a task, too.
     """
 
     name: str
@@ -105,7 +105,7 @@ class Head:
     pair_signature = "serving_default"
     keeps: tuple = ()
     long_texts: tuple = LONG_TEXTS
-    from_task: dict = {}
+    from_task: tuple = ()
 
     def __init_subclass__(cls):
         cls.takes_pair = cls.takes_pair or cls.requires_pair
@@ -309,11 +309,7 @@ class Head:
     def task_options(self, bert) -> dict:
         """Returns the options that are settings of the task that the model was trained on."""
         settings = bert.task_settings or {}
-        options = {}
-        for name, option in self.from_task.items():
-            if name in settings:
-                options[option] = settings[name]
-        return options
+        return {name: settings[name] for name in self.from_task if name in settings}
 
 
 def is_same_option(one, other):

@@ -163,7 +163,7 @@ class Pretraining(Head):
     }
     packs = True
     google = "cls.predictions.bias"
-    text_options = ("top",)
+    text_options = ("n_best",)
     long_texts = CUTS
     pair_signature = "next_sentence"
     keeps = ("[MASK]",)
@@ -194,7 +194,7 @@ class Pretraining(Head):
         return [TEXT]
 
     def defaults(self, bert, n_best):
-        return {"top": n_best or 5}
+        return {"n_best": n_best or 5}
 
     def answer(self, output, row, n_best):
         if "mask_count" in output:

@@ -54,14 +54,10 @@ class QuestionAnswering(Head):
     settings = ("null_threshold",)
     google = "qa_outputs.weight"
     peft = "QUESTION_ANS"
-    text_options = ("stride", "max_question_length", "max_answer_length", "top", "null_threshold")
+    text_options = ("doc_stride", "max_question_length", "max_answer_length", "n_best", "null_threshold")
     onnx = {"span": _write_span}
     long_texts = ()
-    from_task = {
-        "doc_stride": "stride",
-        "max_question_length": "max_question_length",
-        "max_answer_length": "max_answer_length",
-    }
+    from_task = ("doc_stride", "max_question_length", "max_answer_length")
     build = staticmethod(build_span_labeler)
     run = staticmethod(label_spans)
     answer = staticmethod(answers.span)
@@ -75,4 +71,4 @@ class QuestionAnswering(Head):
         return [("question", "context")]
 
     def defaults(self, bert, n_best):
-        return {"top": max(n_best or 1, answers.CANDIDATES), "null_threshold": bert.null_threshold}
+        return {"n_best": max(n_best or 1, answers.CANDIDATES), "null_threshold": bert.null_threshold}

@@ -16,28 +16,30 @@ from keras_bert.text.views import SlidingWindows
 def answerer(
     model,
     preprocessor,
-    stride=128,
+    doc_stride=128,
     max_question_length=64,
     max_answer_length=30,
-    top=1,
+    n_best=1,
     null_threshold=None,
 ):
-    """Returns the question answering signature: the best span over all windows of the context, `stride` tokens apart.
+    """Returns the question answering signature: the best span over all windows of the context.
 
-    Its `probability` is that among the 20 best spans and, with a null threshold, no answer. If `top` is above 1, the
+    Windows start `doc_stride` tokens apart.
+
+    Its `probability` is that among the 20 best spans and, with a null threshold, no answer. If `n_best` is above 1, the
     outputs also contain this many answers with probabilities. The answer is empty if `null_score` exceeds the best
     score by more than `null_threshold`; with `None`, there is always an answer, and no `null_score`.
     """
-    check_count("stride", stride)
+    check_count("doc_stride", doc_stride)
     check_count("max_question_length", max_question_length)
     check_count("max_answer_length", max_answer_length)
-    check_count("top", top)
+    check_count("n_best", n_best)
     null_threshold = checked_null_threshold(null_threshold)
     _check_room(preprocessor)
     tokenizer = preprocessor.tokenizer
-    windows = SlidingWindows(stride=stride)
+    windows = SlidingWindows(doc_stride=doc_stride)
     question_length = min(max_question_length, preprocessor.packing.room(pair=True) // 2)
-    candidates = max(top, CANDIDATES)
+    candidates = max(n_best, CANDIDATES)
 
     def answer(inputs):
         context = inputs["context"]
@@ -56,7 +58,7 @@ def answerer(
             max_answer_length,
             candidates,
         )
-        answers = _answers(spans, context, starts, ends, top, null_threshold)
+        answers = _answers(spans, context, starts, ends, n_best, null_threshold)
         return with_counts(answers, counts)
 
     return {"serving_default": texts(answer, "question", "context")}
@@ -71,19 +73,19 @@ def _check_room(preprocessor):
         )
 
 
-def _answers(spans, context, starts, ends, top, null_threshold):
+def _answers(spans, context, starts, ends, n_best, null_threshold):
     """Returns the outputs of the signature, given the best `Spans`, and the byte offsets of the tokens of contexts."""
-    exists = (spans.start >= 0)[:, :top]
+    exists = (spans.start >= 0)[:, :n_best]
     scores = spans.score
     if null_threshold is not None:
         exists &= (spans.null_score - scores[:, 0] <= null_threshold)[:, None]
         scores = tf.concat([scores, spans.null_score[:, None]], 1)
     shares = span_probabilities(scores)
-    start = tf.where(exists, offsets_at(starts, spans.start[:, :top]), -1)
-    end = tf.where(exists, offsets_at(ends, spans.end[:, :top]), -1)
+    start = tf.where(exists, offsets_at(starts, spans.start[:, :n_best]), -1)
+    end = tf.where(exists, offsets_at(ends, spans.end[:, :n_best]), -1)
     several = {
-        "answers": _substrings(context, start, end, exists, top),
-        "scores": tf.maximum(spans.score[:, :top], tf.float32.min),  # JSON has no infinity.
+        "answers": _substrings(context, start, end, exists, n_best),
+        "scores": tf.maximum(spans.score[:, :n_best], tf.float32.min),  # JSON has no infinity.
         "starts": start,
         "ends": end,
     }
@@ -93,8 +95,8 @@ def _answers(spans, context, starts, ends, top, null_threshold):
         "start": start[:, 0],
         "end": end[:, 0],
     }
-    if top > 1:
-        outputs.update(several, probabilities=span_probabilities(spans.score[:, :top]))
+    if n_best > 1:
+        outputs.update(several, probabilities=span_probabilities(spans.score[:, :n_best]))
     outputs["probability"] = tf.where(exists[:, 0], shares[:, 0], shares[:, -1])
     if null_threshold is not None:
         outputs["null_score"] = spans.null_score

@@ -12,17 +12,17 @@ from keras_bert.text.viewed_texts import ViewedTexts
 from keras_bert.text.views import SlidingWindows
 
 
-def tagger(model, preprocessor, labels, stride=None, confidence=None):
+def tagger(model, preprocessor, labels, doc_stride=None, confidence=None):
     """Returns the token classification signatures, for texts of any length.
 
     `serving_default` finds words as BERT does: at white space and punctuation. The words of `words` are those that
     single spaces separate, as in CoNLL's files. A word gets the tag of its first piece. Its score is the probability of
-    that tag; the score of an entity is the mean score of its words. Windows start `stride` pieces apart, by default
+    that tag; the score of an entity is the mean score of its words. Windows start `doc_stride` pieces apart, by default
     half a window. The temperature of `confidence` divides the logits.
     """
     sure = Confidence.of(checked_confidence(confidence, OF_SEVERAL))
     labels = labels or placeholders(model.output["logits"].shape[-1])
-    windows = SlidingWindows(stride=stride)
+    windows = SlidingWindows(doc_stride=doc_stride)
     outside = labels.index("O") if "O" in labels else 0
 
     @traced_once
@@ -127,12 +127,12 @@ def mean_scores(scores, word_spans):
     return word_spans.start.with_values(tf.cast(means, tf.float32))
 
 
-def replaced_token_detector(model, preprocessor, stride=None):
+def replaced_token_detector(model, preprocessor, doc_stride=None):
     """Returns the replaced token detection signature: the pieces of texts of any length, with their probabilities.
 
-    Windows start `stride` pieces apart, by default half a window.
+    Windows start `doc_stride` pieces apart, by default half a window.
     """
-    windows = SlidingWindows(stride=stride)
+    windows = SlidingWindows(doc_stride=doc_stride)
 
     def answer(inputs):
         text = inputs["text"]
@@ -152,13 +152,13 @@ def replaced_token_detector(model, preprocessor, stride=None):
     return {"serving_default": texts(answer, "text")}
 
 
-def mask_filler(model, preprocessor, top=5):
-    """Returns the signatures of a pre-trained model: `top` tokens for each [MASK], and next sentence prediction.
+def mask_filler(model, preprocessor, n_best=5):
+    """Returns the signatures of a pre-trained model: `n_best` tokens for each [MASK], and next sentence prediction.
 
     The preprocessor must keep [MASK] intact.
     """
-    check_count("top", top)
-    top = min(top, len(preprocessor.vocabulary))
+    check_count("n_best", n_best)
+    n_best = min(n_best, len(preprocessor.vocabulary))
     pieces = tf.constant(preprocessor.vocabulary.shown_pieces)
     mask = preprocessor.vocabulary.id("[MASK]")
 
@@ -173,7 +173,7 @@ def mask_filler(model, preprocessor, top=5):
         logits = model(inputs, training=False)["mlm_logits"]
         if logits.shape[-1] > len(pieces):  # A table with spare rows.
             logits = logits[..., : len(pieces)]
-        probabilities, ids = tf.math.top_k(tf.nn.softmax(logits), top)
+        probabilities, ids = tf.math.top_k(tf.nn.softmax(logits), n_best)
         is_mask = tf.sequence_mask(count, width)[..., None]
         fills = {
             "tokens": tf.where(is_mask, tf.gather(pieces, ids), ""),

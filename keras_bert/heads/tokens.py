@@ -56,7 +56,7 @@ class TokenClassification(Head):
     packs = True
     has_classes = True
     peft = "TOKEN_CLS"
-    text_options = ("stride", "confidence")
+    text_options = ("doc_stride", "confidence")
     takes_words = True
     long_texts = ()
     build = staticmethod(build_token_classifier)
@@ -127,7 +127,7 @@ class ReplacedTokenDetection(Head):
         "discriminator.output_dense": "discriminator_predictions.dense_prediction",
     }
     packs = True
-    text_options = ("stride",)
+    text_options = ("doc_stride",)
     long_texts = ()
     onnx = {"discriminator": _write_discriminator}
     build = staticmethod(build_replaced_token_detector)

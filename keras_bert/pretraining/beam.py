@@ -96,11 +96,11 @@ class _Steps:
     def build(self, ranges):
         """Adds all steps; `ranges` are the file ranges of each shard."""
         beam = _beam()
-        shards = self._pipeline | "ranges" >> beam.Create(enumerate(ranges))
-        shards = shards | "tokenize" >> beam.Map(_tokenize, **self._builder_arguments)
-        sizes = shards | "size" >> beam.Map(_size) | beam.combiners.ToList()
-        sizes = sizes | "check" >> beam.Map(_check, self._files, **self._builder_arguments)
-        sizes = beam.pvalue.AsSingleton(sizes)
+        numbered_ranges = self._pipeline | "ranges" >> beam.Create(enumerate(ranges))
+        shards = numbered_ranges | "tokenize" >> beam.Map(_tokenize, **self._builder_arguments)
+        all_sizes = shards | "size" >> beam.Map(_size) | beam.combiners.ToList()
+        checked = all_sizes | "check" >> beam.Map(_check, self._files, **self._builder_arguments)
+        sizes = beam.pvalue.AsSingleton(checked)
         if self._settings.next_sentence:
             made = self._pairs(shards, sizes)
         else:

@@ -33,7 +33,7 @@ class Settings:
         short_seq_prob: float, the share of deliberately short pairs. Defaults to 0.1.
         masking: a `Masking`.
         seed: int, the random seed. Defaults to 1.
-        form: str, the layout of the text: "sentences" (one per line) or "paragraphs", with blank lines between
+        format: str, the layout of the text: "sentences" (one per line) or "paragraphs", with blank lines between
             documents, or "jsonl" (one document per line). Defaults to "sentences".
         field: str, the field of JSON lines that contains the text. Defaults to "text".
         lowercase, strip_accents: see `BertTokenizer`.
@@ -48,7 +48,7 @@ class Settings:
     short_seq_prob: float = 0.1
     masking: Masking = dataclasses.field(default_factory=Masking)
     seed: int = 1
-    form: str = "sentences"
+    format: str = "sentences"
     field: str = "text"
     lowercase: bool = True
     strip_accents: bool | None = None
@@ -62,7 +62,7 @@ class Settings:
             raise ValueError("sentence pairs need `special_tokens=True`. Without, add `next_sentence=False`")
         if not 0 <= self.short_seq_prob <= 1:
             raise ValueError(f"`short_seq_prob` must be from 0 to 1. Received: short_seq_prob={self.short_seq_prob}")
-        check_choice("form", self.form, documents.FORMATS)
+        check_choice("format", self.format, documents.FORMATS)
 
 
 _tokenizer = functools.lru_cache(maxsize=2)(BertTokenizer)  # Tracing its function takes seconds.
@@ -87,10 +87,10 @@ class ExampleBuilder:
 
     def _sentences(self, ranges):
         """Yields the sentences of ranges of files, and `None` at the end of each document."""
-        form = self.settings.form
+        text_format = self.settings.format
         field = self.settings.field
         for path, start, stop in ranges:
-            yield from documents.read_documents(path, start, stop, form, field)
+            yield from documents.read_documents(path, start, stop, text_format, field)
 
     def plans(self, tokens, before, duplicate):
         """Yields the `PairPlan`s of a shard, which is preceded by `before` documents of the corpus."""

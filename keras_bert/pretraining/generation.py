@@ -187,7 +187,7 @@ def check_corpus(files, count, settings):
     if count == 1 and settings.next_sentence:
         raise ValueError(
             f"{files}: the corpus is one document, so random B's have no other source. Separate documents by blank "
-            "lines, set `form` to jsonl, or turn off `next_sentence`"
+            "lines, set `format` to jsonl, or turn off `next_sentence`"
         )
 
 
@@ -213,7 +213,7 @@ def check_settings(output, stored, header):
     if differing:
         raise ValueError(
             f"{output} contains data from different settings or input files: {', '.join(differing)}. Expected the same "
-            "ones to resume, or another `output`; or delete the folder"
+            "ones to resume, or another folder for the output; or delete this one"
         )
 
 

@@ -8,7 +8,7 @@ from keras_bert.runs.pretraining import Objective as Objective
 from keras_bert.runs.pretraining import PretrainingRun as PretrainingRun
 from keras_bert.runs.pretraining import PretrainingSettings as PretrainingSettings
 from keras_bert.runs.pretraining_model import open_config as open_config
-from keras_bert.runs.pretraining_records import open_held_out as open_held_out
+from keras_bert.runs.pretraining_records import open_eval_data as open_eval_data
 from keras_bert.runs.pretraining_records import open_phases as open_phases
 from keras_bert.runs.unchanged_inputs import check_unchanged as check_unchanged
 from keras_bert.training.evaluation import rows_fingerprint as rows_fingerprint

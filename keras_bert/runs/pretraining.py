@@ -96,7 +96,7 @@ class PretrainingRun:
         settings: the `PretrainingSettings`.
         records: list of `Records`, one for each phase, see `open_phases`.
         directory: path of the folder of the results, in which the model is saved to `model/`; `None` writes nothing.
-        held_out: `Records` to evaluate on, see `open_held_out`. Defaults to `None`.
+        eval_data: `Records` to evaluate on, see `open_eval_data`. Defaults to `None`.
         strategy: a `tf.distribute.Strategy`. Defaults to `None`, one device.
         report_to: where to log: "tensorboard", "wandb", "mlflow". Defaults to TensorBoard.
         lowercase: bool, whether the vocabulary is uncased, if the records do not say. Defaults to `True`.
@@ -118,7 +118,7 @@ class PretrainingRun:
         records,
         directory,
         *,
-        held_out=None,
+        eval_data=None,
         strategy=None,
         report_to=("tensorboard",),
         lowercase=True,
@@ -126,13 +126,13 @@ class PretrainingRun:
         _check_settings(settings)
         self.settings = settings
         self.records = records
-        self._held_out = held_out
+        self._eval_data = eval_data
         self._lowercase = lowercase
         self._directory = None if directory is None else pathlib.Path(directory)
         origins = data_facts(records)
         lengths = [source.sequence_length for source in records]
-        if held_out is not None:
-            lengths.append(held_out.sequence_length)
+        if eval_data is not None:
+            lengths.append(eval_data.sequence_length)
         self._builder = PretrainerBuilder(settings, records[0].vocabulary, max(lengths))
         self._teacher = None
         if settings.teacher:
@@ -251,7 +251,7 @@ class PretrainingRun:
         return self.trainer.fit(
             Phases(phases),
             steps=steps,
-            evaluation=self._held_out,
+            evaluation=self._eval_data,
             evaluate_every=every,
             save_every=every,
             log_every=max(1, min(50, steps // 200)),  # The curves of short runs show the warmup, too.

@@ -117,7 +117,7 @@ class PretrainerBuilder:
         # Records have only ids.
         if bert.vocabulary is not None and bert.vocabulary.pieces != self._vocabulary.pieces:
             raise ValueError(
-                f"`{argument}`: {model} has another vocabulary than `sources`. Create the data with it, and with the "
+                f"`{argument}`: {model} has another vocabulary than `data`. Create the data with it, and with the "
                 "same `add_words`, if there are any"
             )
         self._check_size(argument, bert.config)

@@ -3,12 +3,12 @@
 from keras_bert.pretraining.dataset import PackedRecords, Records, find_damage, sequence_length
 
 
-def open_phases(phases, sources, objective, *, vocabulary=None, seed=1, pack=False):
+def open_phases(phases, data, objective, *, vocabulary=None, seed=1, pack=False):
     """Opens the records of each phase, from the source with the phase's sequence length.
 
     Args:
         phases: list of dicts with `length`, `steps` and `batch`.
-        sources: list of folders of `generate` or glob patterns of records, one for each sequence length.
+        data: list of folders of `generate` or glob patterns of records, one for each sequence length.
         objective: the `Objective`.
         vocabulary: path of the `vocab.txt` for records without one. Defaults to `None`.
         seed: int, shuffle seed; a source used by several phases gets a different one in each. Defaults to 1.
@@ -17,14 +17,14 @@ def open_phases(phases, sources, objective, *, vocabulary=None, seed=1, pack=Fal
     Returns:
         A list of `Records`, one for each phase.
     """
-    source_of_length = _sources_by_length(phases, sources)
+    folder_of_length = _folders_by_length(phases, data)
     kind = PackedRecords if pack else Records
     records = []
     lengths = []
     for phase in phases:
         length = phase["length"]
         opened = open_source(
-            source_of_length[length],
+            folder_of_length[length],
             objective,
             vocabulary,
             kind,
@@ -34,23 +34,23 @@ def open_phases(phases, sources, objective, *, vocabulary=None, seed=1, pack=Fal
         records.append(opened)
         lengths.append(length)
     if any(source.vocabulary != records[0].vocabulary for source in records):
-        raise ValueError("`sources`: the sources have different vocabularies. Expected the same vocabulary")
+        raise ValueError("`data`: the folders have different vocabularies. Expected the same vocabulary")
     return records
 
 
-def _sources_by_length(phases, sources):
+def _folders_by_length(phases, data):
     """Returns the source of each sequence length; raises unless there is one for each length of a phase."""
     wanted = sorted({phase["length"] for phase in phases})
-    lengths = [sequence_length(source) for source in sources]
+    lengths = [sequence_length(source) for source in data]
     if sorted(lengths) != wanted:
-        received = [f"{source} of length {length}" for source, length in zip(sources, lengths, strict=True)]
+        received = [f"{source} of length {length}" for source, length in zip(data, lengths, strict=True)]
         raise ValueError(
-            f"`sources`: expected one source for each length of a phase, {wanted}. Received: {', '.join(received)}"
+            f"`data`: expected one folder for each length of a phase, {wanted}. Received: {', '.join(received)}"
         )
-    return dict(zip(lengths, sources, strict=True))
+    return dict(zip(lengths, data, strict=True))
 
 
-def open_held_out(source, records, objective, *, vocabulary=None, examples=2000):
+def open_eval_data(source, records, objective, *, vocabulary=None, examples=2000):
     """Opens the records to evaluate on, with the batch size and the vocabulary of the records to train on.
 
     Args:
@@ -60,7 +60,7 @@ def open_held_out(source, records, objective, *, vocabulary=None, examples=2000)
         vocabulary: path of the `vocab.txt` for records without one. Defaults to `None`.
         examples: int, the most examples to evaluate on. Defaults to 2,000.
     """
-    held_out = open_source(
+    eval_data = open_source(
         source,
         objective,
         vocabulary,
@@ -68,9 +68,9 @@ def open_held_out(source, records, objective, *, vocabulary=None, examples=2000)
         shuffle=False,
         limit=examples,
     )
-    if held_out.vocabulary != records.vocabulary:
-        raise ValueError("`held_out`: the vocabulary differs from that of `sources`. Expected the same vocabulary")
-    return held_out
+    if eval_data.vocabulary != records.vocabulary:
+        raise ValueError("`eval_data`: the vocabulary differs from that of `data`. Expected the same vocabulary")
+    return eval_data
 
 
 def open_source(source, objective, vocabulary=None, kind=Records, **options):
@@ -85,10 +85,10 @@ def open_source(source, objective, vocabulary=None, kind=Records, **options):
     return records
 
 
-def located(error, sources):
-    """Returns a `ValueError` that names the damaged record of one of the sources, for TensorFlow's error."""
+def located(error, data):
+    """Returns a `ValueError` that names the damaged record of one of the data, for TensorFlow's error."""
     damage = error.message
-    for source in sources:
+    for source in data:
         found = find_damage(source)
         if found:
             damage = found

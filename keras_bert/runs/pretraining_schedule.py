@@ -51,10 +51,10 @@ def _check_finished(directory, snapshot):
     stored = snapshot["settings"]
     total = stored["total_steps"]
     if step < total:
-        phases = " ".join(f"`phase={_phase_text(phase)}`" for phase in stored["phases"])
+        phases = " ".join(f"`phases={_phase_text(phase)}`" for phase in stored["phases"])
         raise ValueError(
             f"`phases`: the run in {directory} is at step {step:,} of {total:,}. Repeat its command to finish it "
-            f"first, with {phases}, or choose another `directory`"
+            f"first, with {phases}, or choose another folder"
         )
 
 

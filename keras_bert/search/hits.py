@@ -38,7 +38,7 @@ def rerank(bert: "LoadedBert", queries: Any, hits: Any, *, label: str | None = N
         one string, its list.
 
     Example:
-        hits = keras_bert.search.rerank(keras_bert.load("my_cross_encoder"), queries, index.search(queries, top=50))
+        hits = keras_bert.search.rerank(keras_bert.load("my_cross_encoder"), queries, index.search(queries, n_best=50))
     """
     if isinstance(queries, str):
         return rerank(bert, [queries], [hits], label=label, batch_size=batch_size)[0]
@@ -121,12 +121,12 @@ def _margin(answer, label):
     return logits[index] - np.logaddexp.reduce(others)
 
 
-def ask(index, queries, top: int = 10, batch_size: int = 32, cross_encoder=None, label=None):
-    """Yields each query and its `top` hits, which a `cross_encoder` reorders by its `label`, see `rerank`."""
+def ask(index, queries, n_best: int = 10, batch_size: int = 32, cross_encoder=None, label=None):
+    """Yields each query and its `n_best` hits, which a `cross_encoder` reorders by its `label`, see `rerank`."""
     parts = [queries[start : start + _ASKED] for start in range(0, len(queries), _ASKED)]
     for part in track(parts, f"searching, parts of {_ASKED} queries", show=len(parts) > 1):
         texts = [query.text for query in part]
-        hits = index.search(texts, top, batch_size=batch_size)
+        hits = index.search(texts, n_best, batch_size=batch_size)
         if cross_encoder is not None:
             hits = rerank(cross_encoder, texts, hits, label=label, batch_size=batch_size)
         yield from zip(part, hits, strict=True)

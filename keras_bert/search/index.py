@@ -59,7 +59,7 @@ def open_index(directory: str | os.PathLike, bert: LoadedBert | None = None) -> 
         A `SearchIndex`.
 
     Example:
-        keras_bert.search.open_index("my_index").search("weather", top=3)
+        keras_bert.search.open_index("my_index").search("weather", n_best=3)
     """
     return SearchIndex(directory, bert)
 
@@ -106,12 +106,12 @@ class SearchIndex:
     def __repr__(self):
         return f"SearchIndex({str(self.directory)!r}, {len(self):,} passages, {self.facts.dtype})"
 
-    def search(self, queries: str | Sequence[str], top: int = 10, *, batch_size: int = 32) -> Any:
+    def search(self, queries: str | Sequence[str], n_best: int = 10, *, batch_size: int = 32) -> Any:
         """Finds the passages that are most similar to queries.
 
         Args:
             queries: a list of strings, or one string.
-            top: int, number of passages per query. Defaults to 10; all if the index has fewer.
+            n_best: int, number of passages per query. Defaults to 10; all if the index has fewer.
             batch_size: int, see `LoadedBert.encode`. Defaults to 32.
 
         Returns:
@@ -119,7 +119,7 @@ class SearchIndex:
             alone, its list of dicts. Hits with equal scores are in the order of the file.
 
         Example:
-            index.search(["weather", "pets"], top=1)
+            index.search(["weather", "pets"], n_best=1)
         """
         is_single = isinstance(queries, str)
         texts = [queries] if is_single else queries
@@ -128,29 +128,29 @@ class SearchIndex:
         vectors = np.zeros([0, self.facts.width], "float32")
         if texts:
             vectors = embed(self.bert, list(texts), batch_size, self.facts.query_prompt, self.facts.similarity)
-        numbers, scores = self.nearest(vectors, top)
+        numbers, scores = self.nearest(vectors, n_best)
         hits = []
         for query_numbers, query_scores in zip(numbers.tolist(), scores.tolist(), strict=True):
             hits.append(list(map(self._hit, query_numbers, query_scores)))
         return hits[0] if is_single else hits
 
-    def nearest(self, vectors, top=10):
+    def nearest(self, vectors, n_best=10):
         """Finds the passages that are nearest to vectors.
 
         Args:
             vectors: array `(queries, width)`, of length 1 if the similarity is the cosine.
-            top: int, number of passages per vector. Defaults to 10; all if the index has fewer.
+            n_best: int, number of passages per vector. Defaults to 10; all if the index has fewer.
 
         Returns:
-            Integer array of the numbers of passages and float32 array of scores, `(queries, top)`, best first.
+            Integer array of the numbers of passages and float32 array of scores, `(queries, n_best)`, best first.
         """
-        check_count("top", top)
+        check_count("n_best", n_best)
         vectors = np.asarray(vectors, "float32")
         if vectors.ndim != 2 or vectors.shape[1] != self.facts.width:
             raise ValueError(f"`vectors` must have shape (queries, {self.facts.width}). Received: {vectors.shape}")
         if not np.isfinite(vectors).all():
             raise ValueError("`vectors` must be finite. Received: NaN or infinity")
-        return self._vectors.nearest(vectors, min(top, len(self)))
+        return self._vectors.nearest(vectors, min(n_best, len(self)))
 
     def passage(self, number):
         """Returns a passage by its number, a dict with `id`, `title` and `text`, without reading the whole file."""
@@ -254,7 +254,9 @@ class SearchIndex:
     def bert(self):
         """The model, loaded when it is first needed unless it was given."""
         if self._name is None:
-            raise ValueError(f"{self.directory} does not name its model. Pass it as `bert`")
+            raise ValueError(
+                f"{self.directory} does not name its model. Expected the model, or its name, with which it was built"
+            )
         bert = load(self._name)
         self._check_model(bert)
         return bert
@@ -381,7 +383,7 @@ def build_index(
 
     Example:
         index = keras_bert.search.build_index(bert, ["A cat sleeps.", "It rains."], "my_index")
-        index.search("weather", top=1)
+        index.search("weather", n_best=1)
     """
     directory = pathlib.Path(directory)
     read = passage_reader(passages, text_column)

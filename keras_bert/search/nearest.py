@@ -27,22 +27,24 @@ class Vectors:
         self._width = facts.width
         self._longest = facts.longest
 
-    def nearest(self, queries, top):
-        """Returns the numbers of the vectors with the largest inner products, and these, `(queries, top)`, best first.
+    def nearest(self, queries, n_best):
+        """Returns the numbers of the vectors with the largest inner products, and these, best first.
+
+        Both are `(queries, n_best)`.
 
         Of equal ones, the first come first.
         """
-        count = min(int(self._starts[-1]), top + max(_MORE, top // 8))
+        count = min(int(self._starts[-1]), n_best + max(_MORE, n_best // 8))
         if self._graph is not None:
             numbers = self._by_graph(queries, count)
-            return self._best(queries, numbers, top)
+            return self._best(queries, numbers, n_best)
         rough, numbers = self._candidates(queries, count)
-        best, scores = self._best(queries, numbers, top)
+        best, scores = self._best(queries, numbers, n_best)
         if count < self._starts[-1]:
             # Others than the candidates may be as near as the last wanted one, up to rounding.
-            least = rough[:, top - 1] - 2 * self._rounding(queries)
+            least = rough[:, n_best - 1] - 2 * self._rounding(queries)
             for query in np.flatnonzero(rough[:, -1] >= least):
-                best[query], scores[query] = self._best_of_all(queries[query], top, least[query])
+                best[query], scores[query] = self._best_of_all(queries[query], n_best, least[query])
         return best, scores
 
     def _rounding(self, queries):
@@ -78,20 +80,20 @@ class Vectors:
             _, numbers = self._candidates(queries, count)
         return numbers
 
-    def _best(self, queries, numbers, top):
-        """Returns the `top` of some candidates, numbers and scores, best first."""
+    def _best(self, queries, numbers, n_best):
+        """Returns the `n_best` of some candidates, numbers and scores, best first."""
         scores = self._scores(queries, numbers)
-        order = np.lexsort([numbers, -scores])[:, :top]
+        order = np.lexsort([numbers, -scores])[:, :n_best]
         return np.take_along_axis(numbers, order, 1), np.take_along_axis(scores, order, 1)
 
-    def _best_of_all(self, query, top, least):
-        """Returns the `top` of all vectors whose product in float32 is not below `least`."""
+    def _best_of_all(self, query, n_best, least):
+        """Returns the `n_best` of all vectors whose product in float32 is not below `least`."""
         best = np.zeros([1, 0], "int64")
         for start, vectors in self.parts():
             near = np.flatnonzero(vectors @ query >= least) + start
             if len(near):
                 candidates = np.concatenate([best, near[None]], 1)
-                best, scores = self._best(query[None], candidates, top)
+                best, scores = self._best(query[None], candidates, n_best)
         return best[0], scores[0]
 
     def _scores(self, queries, numbers):

@@ -177,24 +177,24 @@ class SlidingWindows(Reading):
     """Reads all of a text, in windows that overlap.
 
     Args:
-        stride: int, the distance in tokens of the starts of windows, limited to the room, as in Google's
+        doc_stride: int, the distance in tokens of the starts of windows, limited to the room, as in Google's
             `run_squad.py`. By default, windows overlap by half.
-        overlap: int, the number of tokens that a window shares with the one before, instead of `stride`.
+        overlap: int, the number of tokens that a window shares with the one before, instead of `doc_stride`.
         max_windows: int, the maximum number of windows of a text, the first ones. By default, there is no limit.
     """
 
     name: ClassVar[str] = WINDOWS
-    stride: int | None = None
+    doc_stride: int | None = None
     overlap: int | None = None
     max_windows: int | None = None
 
     def __post_init__(self):
-        if self.stride is not None and self.overlap is not None:
+        if self.doc_stride is not None and self.overlap is not None:
             raise ValueError(
-                "`stride` and `overlap` must not be passed together: their sum is the length of a window. "
-                f"Received: stride={self.stride}, overlap={self.overlap}"
+                "`doc_stride` and `overlap` must not be passed together: their sum is the length of a window. "
+                f"Received: doc_stride={self.doc_stride}, overlap={self.overlap}"
             )
-        for name in ("stride", "max_windows"):
+        for name in ("doc_stride", "max_windows"):
             if getattr(self, name) is not None:
                 check_count(name, getattr(self, name))
         if self.overlap is not None:
@@ -213,8 +213,8 @@ class SlidingWindows(Reading):
 
     def _step(self, room):
         """Returns the distance of the starts of windows, `(rows,)`."""
-        if self.stride is not None:
-            return tf.minimum(room, self.stride)
+        if self.doc_stride is not None:
+            return tf.minimum(room, self.doc_stride)
         if self.overlap is not None:
             message = f"`overlap` must be less than the tokens of a window, overlap={self.overlap} is not"
             room = require(room > self.overlap, message, room=room)

@@ -145,7 +145,7 @@ class RunState:
         if differs:
             raise ValueError(
                 f"{self._snapshots.directory} contains a run with different settings: {differs}. Expected the same "
-                "settings to resume it, or another `directory` for a new run"
+                "settings to resume it, or another folder for a new run"
             )
 
     def _without_extended(self, settings):
@@ -160,7 +160,7 @@ class RunState:
         """Raises an error if the workers have restored different snapshots."""
         if sum_over_replicas(self._strategy, step) != step * self._strategy.num_replicas_in_sync:
             raise ValueError(
-                f"the workers found different snapshots, this one of step {step}. Expected a `directory` that all "
+                f"the workers found different snapshots, this one of step {step}. Expected a folder that all "
                 f"workers share. Received: directory={str(self._directory)!r}"
             )
 

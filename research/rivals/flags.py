@@ -8,7 +8,6 @@ from research.rivals.config import explain_names, is_name, named_rival
 
 RATES = {"rates": "1e-3 for new models"}  # The wording of a default learning rate.
 # Of `load`, by the flags that set them.
-_PARAMETERS = {"vocab": "vocabulary", "lowercase": "lowercase", "language_model": "language_model"}
 
 
 class NewModels(CommandArguments):
@@ -16,14 +15,14 @@ class NewModels(CommandArguments):
 
     kind: typing.ClassVar[str]
 
-    vocab: str = flag(None, "vocab.txt of a new model, such as --model=bilstm.", is_file=True, section="model")
-    lowercase: bool = flag(None, "Whether --vocab is uncased; default: judged by its pieces.")
+    vocabulary: str = flag(None, "vocab.txt of a new model, such as --model=bilstm.", is_file=True, section="model")
+    lowercase: bool = flag(None, "Whether --vocabulary is uncased; default: judged by its pieces.")
     language_model: str = flag(None, "A bilm of run_pretraining, whose states are features of a new model: ELMo.")
     plugins: list[str] = flag(("research",), "Modules to import first.", section="other")
 
     def load_options(self, models):
         """Returns options of `load`. Raises if new models and others are mixed, or for one of another kind."""
-        given = self.values("vocab", "lowercase", "language_model")
+        given = self.values("vocabulary", "lowercase", "language_model")
         new_models = self._new_models(models)
         if new_models and len(new_models) < len(models):
             raise ValueError(f"--model: new models are trained on their own. Received: --model={','.join(models)}")
@@ -34,14 +33,14 @@ class NewModels(CommandArguments):
         if new_models:
             if self.language_model:
                 checkpoints.find(self.language_model)  # Raises an error for a path that is not there.
-            if not (self.vocab or self.language_model):
-                raise ValueError(f"--model={models[0]}: a new model needs --vocab=vocab.txt, or --language_model")
+            if not (self.vocabulary or self.language_model):
+                raise ValueError(f"--model={models[0]}: a new model needs --vocabulary=vocab.txt, or --language_model")
         elif given:
             names = ", ".join(f"--{name}" for name in given)
             raise ValueError(
                 f"{names}: only for new models, such as --model={self.kind}. Received: --model={models[0]}"
             )
-        return {_PARAMETERS[name]: value for name, value in given.items()}
+        return given
 
     @staticmethod
     def _new_models(models):

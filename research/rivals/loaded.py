@@ -173,7 +173,7 @@ def _new(name, dtype, vocabulary, lowercase, language_model):
             lowercase = language_model.lowercase
     if vocabulary is None:
         raise ValueError(
-            f"{name} is a new model without a vocabulary, to be trained by run_glue or run_squad with --vocab or "
+            f"{name} is a new model without a vocabulary, to be trained by run_glue or run_squad with --vocabulary or "
             "--language_model. In Python, pass `vocabulary` or `language_model`"
         )
     vocabulary = Vocabulary(vocabulary)

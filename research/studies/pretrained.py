@@ -12,7 +12,7 @@ from keras_bert.runs import (
     PretrainingSettings,
     check_unchanged,
     newest_step,
-    open_held_out,
+    open_eval_data,
     open_phases,
 )
 from research.rivals.pretraining import LanguageModelObjective, NewLanguageModel
@@ -77,7 +77,7 @@ class PretrainedModels:
         lengths = sorted({phase["length"] for phase in phases})
         sources = [self._data.records(length, recipe.special_tokens) for length in lengths]
         records = open_phases(phases, sources, objective)
-        held_out = open_held_out(
+        held_out = open_eval_data(
             self._data.records("held_out", recipe.special_tokens),
             records[0],
             objective,

@@ -182,8 +182,8 @@ def test_tags_of_a_long_text(loaded):
     assert explanation["tokens"] == 12
     assert explanation["tokens_read"] == len(read) + 2
     assert tagged["tokens"] == inputs["token_ids"].shape[1]
-    # Windows that share nothing, as `predict` reads with this stride: the last one is that of "ghij".
-    apart = bert.explain(LONG, ("i", 2), sequence_length=8, stride=6)
+    # Windows that share nothing, as `predict` reads with this `doc_stride`: the last one is that of "ghij".
+    apart = bert.explain(LONG, ("i", 2), sequence_length=8, doc_stride=6)
     assert "".join(word["text"] for word in apart["words"]) == "ghij"
     inputs = bert.preprocessor(8, padding="longest")(["g h i j"])
     np.testing.assert_allclose(apart["value"], logits_of(bert, inputs)[0, 3, 2], atol=1e-6)
@@ -319,7 +319,7 @@ def test_a_million_characters(classifier):
         ({"replacement": "[X]"}, r"`replacement` must be a token of the vocabulary, such as '\[MASK\]'"),
         ({"n_steps": 0}, "`n_steps` must be a positive integer"),
         ({"n_steps": 5}, "`n_steps` is for method='integrated_gradients'"),
-        ({"stride": 5}, "`stride` is for models with an answer for each token. Received: stride=5"),
+        ({"doc_stride": 5}, "`doc_stride` is for models with an answer for each token. Received: doc_stride=5"),
     ],
 )
 def test_wrong_options(classifier, options, message):

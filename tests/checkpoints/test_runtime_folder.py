@@ -105,7 +105,7 @@ def test_a_folder_with_other_files_is_not_replaced(classifier, preprocessor, tmp
         (tmp_path / name).touch()
     for export, only in ((keras_bert.export_onnx, "model.onnx"), (keras_bert.export, "saved_model.pb")):
         with pytest.raises(
-            ValueError, match=f"`directory` is replaced: expected a new folder, or one with only {only}"
+            ValueError, match=f"the output replaces its folder: expected a new folder, or one with only {only}"
         ):
             export(classifier, preprocessor, tmp_path)
     assert files(tmp_path) == names

@@ -153,7 +153,7 @@ def test_a_format_that_would_not_be_loaded_raises(models, tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["model.safetensors"]
     with pytest.raises(ValueError, match='into which format="keras" writes model.keras. Received: directory='):
         keras_bert.save(models("encoder"), tmp_path / "x.keras", None)
-    with pytest.raises(ValueError, match="`directory` must be a directory. Received: the file"):
+    with pytest.raises(ValueError, match="the output must be a directory. Received: the file"):
         keras_bert.save(models("encoder"), tmp_path / "model.safetensors", None)
 
 
@@ -250,7 +250,7 @@ def test_a_folder_of_other_things_or_of_another_model_is_kept(models, pieces, tm
     (folder / "notes").mkdir()
     (folder / "config.json").write_text('{"theme": "dark"}')  # Of another program.
     with pytest.raises(
-        ValueError, match="^`directory` has other things than a model: config.json, notes. .*`overwrite=True`"
+        ValueError, match="^the directory has other things than a model: config.json, notes. .*`overwrite=True`"
     ):
         keras_bert.save(classifier, folder, pieces, labels=labels)
     assert sorted(path.name for path in folder.iterdir()) == ["README.md", "config.json", "notes", "vocab.txt"]
@@ -262,7 +262,7 @@ def test_a_folder_of_other_things_or_of_another_model_is_kept(models, pieces, tm
         (tagger, pieces, {}, "`architectures.0` was 'BertForSequenceClassification'"),
         (classifier, [*pieces[:-1], "other"], {"labels": labels}, "its vocab.txt has other pieces"),
     ):
-        with pytest.raises(ValueError, match=f"^`directory` has another model: {found}.*, or `overwrite=True`. Rec"):
+        with pytest.raises(ValueError, match=f"^the directory has another model: {found}.*, or `overwrite=True`. Rec"):
             keras_bert.save(model, folder, vocabulary, **options)
     assert {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()} == before
     keras_bert.save(tagger, folder, pieces, overwrite=True)
@@ -275,5 +275,5 @@ def test_another_model_in_googles_format_is_kept(models, pieces, tmp_path):
     classifier = models("classification")
     for _ in range(2):
         keras_bert.save(classifier, tmp_path / "google", pieces, format="google")
-    with pytest.raises(ValueError, match="^`directory` has another model: its vocab.txt"):
+    with pytest.raises(ValueError, match="^the directory has another model: its vocab.txt"):
         keras_bert.save(classifier, tmp_path / "google", [*pieces[:-1], "other"], format="google")

@@ -1,6 +1,5 @@
 """Data as other programs and the hub keep it: in files of each kind, and as data of Python."""
 
-import csv
 import gzip
 import json
 
@@ -11,7 +10,6 @@ parquet = pytest.importorskip("pyarrow.parquet")
 pytest.importorskip("tensorflow")
 pytestmark = pytest.mark.tensorflow
 
-from keras_bert.data import text_files  # noqa: E402
 from keras_bert.data.formats import source  # noqa: E402
 from keras_bert.data.sources import PythonRows  # noqa: E402
 from keras_bert.runs import fit_data, task_choice  # noqa: E402
@@ -228,84 +226,3 @@ def test_lists_in_lines_and_tables_in_gzip(tmp_path):
     for name, text in (("a.csv.gz", "a;b\nx;y\n"), ("a.tsv.gz", "a\tb\nx\ty\n")):
         path = write(tmp_path / name, gzip.compress(text.encode(), mtime=0))
         assert source(path).rows(["a"]) == [(2, {"a": "x", "b": "y"})]
-
-
-def test_line_ends_within_quotes(tmp_path):
-    """As `csv` reads the file, whose places count the lines of the file."""
-    content = 'text,label\r\n"a\r\nb\nc",x\r\n"d",y\n\n"e\r""f",z\r\nbad\r\n'
-    path = write(tmp_path / "a.csv", content)
-    with open(path, newline="") as file:
-        header, *expected = (row for row in csv.reader(file) if row)
-    *rows, (line, error) = source(path).rows(["text"])
-    assert [row for _, row in rows] == [dict(zip(header, row, strict=True)) for row in expected[:-1]]
-    assert [line for line, _ in rows] == [2, 5, 7]
-    assert (line, str(error)) == (8, f"{path}:8: expected 2 columns, got 1")
-
-
-def test_a_file_is_read_once_and_its_head_alone_for_names(tmp_path, monkeypatch):
-    opened = []
-    real = text_files.opened
-
-    def counted(path):
-        opened.append(path)
-        return real(path)
-
-    path = write(tmp_path / "a.csv", "text,label\n" + "a,x\nb,y\n" * 4000)
-    monkeypatch.setattr(text_files, "opened", counted)
-    origin = source(path)
-    assert origin.names(["text"]) == ["text", "label"]
-    opened.clear()
-    assert len(origin.rows(["text"])) == 8000
-    assert opened == [path]
-    # A row is there before the file is read further.
-    path.write_bytes(path.read_bytes() + b"\xff")
-    assert next(iter(origin.stream(["text"]))) == (2, {"text": "a", "label": "x"})
-
-
-@pytest.mark.parametrize("name", ["a.parquet", "a.parquet.gz"])
-def test_parquet_in_gzip_and_in_parts(tmp_path, monkeypatch, name):
-    monkeypatch.setattr("keras_bert.data.arrow._BATCH", 2)
-    rows = [{"text": f"é{number}", "label": number} for number in range(5)]
-    parquet.write_table(table(rows, {}), tmp_path / "a.parquet")
-    content = (tmp_path / "a.parquet").read_bytes()
-    write(tmp_path / name, gzip.compress(content) if name.endswith(".gz") else content)
-    assert source(tmp_path / name).rows(["text"]) == list(enumerate(rows, 1))
-
-
-@pytest.mark.parametrize("written", ["no json", "[1]", '{"info": null}', '{"info": {"features": [1]}}'])
-def test_foreign_metadata(tmp_path, written):
-    """One line with the name of the file; for a table in memory, one without."""
-    foreign = pyarrow.Table.from_pylist([{"text": "a"}]).replace_schema_metadata({"huggingface": written})
-    parquet.write_table(foreign, tmp_path / "a.parquet")
-    with pytest.raises(ValueError, match="a.parquet: Parquet that cannot be read.* metadata `huggingface`"):
-        source(tmp_path / "a.parquet").rows(["text"])
-    with pytest.raises(ValueError, match="its metadata `huggingface`"):
-        fit_data.read_data(foreign, None, None, None, None, 1)
-
-
-def _error_of(path):
-    try:
-        source(path).rows(["text"])
-    except ValueError as error:
-        return str(error)
-    return None
-
-
-def test_corrupt_parquet(tmp_path):
-    """Each byte of a file is changed in turn: rows, or one line with the name of the file."""
-    rows = [{"text": f"text {number} {number * 7}", "label": number % 3} for number in range(40)]
-    parquet.write_table(
-        table(rows, {"label": {"names": ["a", "b", "c"], "_type": "ClassLabel"}}), tmp_path / "a.parquet"
-    )
-    content = (tmp_path / "a.parquet").read_bytes()
-    places = range(4, len(content), 7)
-    changed = [content[:place] + bytes([content[place] ^ 0xFF]) + content[place + 1 :] for place in places]
-    found = [_error_of(write(tmp_path / "b.parquet", content)) for content in changed]
-    errors = [error for error in found if error]
-    assert len(errors) > 5
-    assert not [
-        error
-        for error in errors
-        if not error.startswith(f"{tmp_path}/b.parquet: Parquet that cannot be read, after row ")
-    ]
-    assert not [error for error in errors if "\n" in error]

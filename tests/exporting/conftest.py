@@ -16,8 +16,8 @@ TAGS = ["O", *(f"{prefix}-{kind}" for kind in ("PER", "LOC", "ORG", "MISC") for 
 OPTIONS = {
     "classification": {"labels": np.array([3, 1, 2])},
     "multi_label": {"thresholds": THRESHOLDS},
-    "token_classification": {"labels": TAGS, "stride": np.int64(7)},
-    "question_answering": {"top": 2, "null_threshold": 0.5},
+    "token_classification": {"labels": TAGS, "doc_stride": np.int64(7)},
+    "question_answering": {"n_best": 2, "null_threshold": 0.5},
     "projection": {"prompts": {"query": "a b "}, "zero_shot": keras_bert.ZeroShot()},
     "translation": {"n_best": 2, "beam": keras_bert.translation.Beam(3)},
 }

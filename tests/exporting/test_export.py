@@ -42,15 +42,15 @@ PAIRS = ["x", "y z", "a", ""]
 NULL_THRESHOLD = 0.0
 OPTIONS = {
     "multi_label": {"pair": True, "thresholds": THRESHOLDS},
-    "token_classification": {"labels": TAGS, "stride": 7},
+    "token_classification": {"labels": TAGS, "doc_stride": 7},
     "question_answering": {
-        "stride": 5,
+        "doc_stride": 5,
         "max_question_length": 4,
         "max_answer_length": 3,
-        "top": 3,
+        "n_best": 3,
         "null_threshold": NULL_THRESHOLD,
     },
-    "replaced_token_detection": {"stride": 7},
+    "replaced_token_detection": {"doc_stride": 7},
 }
 HEADS_OF_TEXTS = ["token_classification", "question_answering", "pretraining", "multiple_choice", "encoder"]
 # Unusual requests: empty, white space, invalid UTF-8, more than a window, other scripts, a sigma, zeros.
@@ -113,29 +113,29 @@ def run_one(model, ids, first_segment):
     return {name: value[0].numpy() for name, value in outputs.items()}
 
 
-def slow_tags(model, preprocessor, words, stride):
+def slow_tags(model, preprocessor, words, doc_stride):
     """(tags, scores) of the words of a text of any length."""
     pieces = preprocessor.tokenizer(tf.constant(words, tf.string)).to_list()
     first = np.cumsum([0, *map(len, pieces)])[:-1].astype(int)
-    logits = slow_logits(model, preprocessor, [index for word in pieces for index in word], stride)
+    logits = slow_logits(model, preprocessor, [index for word in pieces for index in word], doc_stride)
     probabilities = softmax(logits, axis=-1)[first]
     return [TAGS[index] for index in probabilities.argmax(-1)], probabilities.max(-1)
 
 
-def slow_logits(model, preprocessor, ids, stride):
+def slow_logits(model, preprocessor, ids, doc_stride):
     """The logits of the pieces of a text of any length."""
-    windows = slow_windows([len(ids)], [preprocessor.sequence_length - 2], stride)
+    windows = slow_windows([len(ids)], [preprocessor.sequence_length - 2], doc_stride)
     logits = [run_one(model, [2, *ids[start : start + size], 3], size + 2)["logits"] for _, start, size in windows]
     parts = zip(logits, slow_max_context(windows), strict=True)
     return np.concatenate([part[1:-1][np.array(best, bool)] for part, best in parts])
 
 
-def slow_answers(model, preprocessor, question, context, stride, longest):
+def slow_answers(model, preprocessor, question, context, doc_stride, longest):
     """[(score, start, end)] of all spans in bytes, best first, and the score of none."""
     (asked,) = preprocessor.tokenizer([question]).to_list()
     (ids,), (starts,), (ends,) = (values.to_list() for values in preprocessor.tokenizer.with_offsets([context]))
     begin = len(asked) + 2
-    windows = slow_windows([len(ids)], [preprocessor.sequence_length - begin - 1], stride)
+    windows = slow_windows([len(ids)], [preprocessor.sequence_length - begin - 1], doc_stride)
     spans = []
     nulls = []
     for (_, first, size), best in zip(windows, slow_max_context(windows), strict=True):
@@ -445,7 +445,7 @@ def test_rows_beyond_the_vocabulary_never_fill_a_mask(eager, config, pieces):
     bias = next(weight for weight in model.weights if weight.shape == (spare.vocab_size,))
     bias.assign(10 * np.arange(spare.vocab_size))
     preprocessor = keras_bert.TextPreprocessor(pieces, 16, keep_special_tokens=("[MASK]",))
-    answers = tag.mask_filler(model, preprocessor, top=2)["serving_default"](tf.constant(["a [MASK] b"]))
+    answers = tag.mask_filler(model, preprocessor, n_best=2)["serving_default"](tf.constant(["a [MASK] b"]))
     assert [piece.decode() for piece in answers["tokens"].numpy()[0, 0]] == [pieces[-1], pieces[-2]]
 
 
@@ -513,7 +513,7 @@ def test_pooling(model_of, preprocessor, pooling, layers, normalize):
         ("classification", {"score_range": (0, 1)}, "`score_range` must be None for a model without a score"),
         ("regression", {"score_range": (5, 0)}, r"`score_range` must be \(lowest, highest\), .*: score_range=\(5, 0\)"),
         ("regression", {"rows_together": 0}, "`rows_together` must be a positive integer. Received: rows_together=0"),
-        ("token_classification", {"stride": 1.5}, "`stride` must be a positive integer. Received: stride=1.5"),
+        ("token_classification", {"doc_stride": 1.5}, "`doc_stride` must be a positive integer. Received: .*=1.5"),
         ("question_answering", {"null_threshold": math.nan}, "`null_threshold` must be a finite number .*=nan"),
         ("encoder", {"layers": []}, r"`layers` must be a list of one integer or more. Received: layers=\[\]"),
         ("encoder", {"pair": True}, "`pair` must be False for a model with head='encoder'. Received: pair=True"),
@@ -521,8 +521,8 @@ def test_pooling(model_of, preprocessor, pooling, layers, normalize):
         ("encoder", {"pooling": "sum"}, "`pooling` must be one of cls, max, .*. Received: pooling='sum'"),
         (
             "multiple_choice",
-            {"top": 2},
-            "head='multiple_choice' has no option 'top' .* one of: confidence. Received: top=2$",
+            {"n_best": 2},
+            "head='multiple_choice' has no option 'n_best' .* one of: confidence. Received: n_best=2$",
         ),
         ("encoder", {"layers": (0,)}, "`layers` other than the last need an encoder with `hidden_states=True`"),
     ],
@@ -616,7 +616,7 @@ def test_what_makes_another_model(pieces, tmp_path):
     for name, change in OTHER.items():
         change = dict(change)
         vocabulary = keras_bert.Vocabulary(pieces, **change.pop("vocabulary", {}))
-        with pytest.raises(ValueError, match=f"^`directory` has the SavedModel of another model: `{name}`"):
+        with pytest.raises(ValueError, match=f"^the folder has the SavedModel of another model: `{name}`"):
             check_same_model(folder, facts_of(vocabulary, **change))
     with pytest.raises(ValueError, match="another model: `vocabulary.sha256`"):
         check_same_model(folder, facts_of([*pieces[:-1], "zz"]))

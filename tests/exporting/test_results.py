@@ -34,8 +34,8 @@ COLUMNS = {
     "multiple_choice": {"text": TEXTS, "choices": CHOICES},
 }
 OPTIONS = {
-    "token_classification": {"stride": 7},
-    "replaced_token_detection": {"stride": 7},
+    "token_classification": {"doc_stride": 7},
+    "replaced_token_detection": {"doc_stride": 7},
     "question_answering": {"null_threshold": 0.5, "n_best": 2},
 }
 OPTIONS["multi_label"] = {"thresholds": THRESHOLDS}
@@ -69,7 +69,7 @@ def test_predict_equals_the_signature(load, model_of, preprocessor, head):
     rows = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
     answers = load(head).predict(rows, batch_size=2, **options)
     n_best = options.pop("n_best", None)
-    options |= {"labels": NAMES.get(head)} | ({} if n_best is None else {"top": 20})  # Candidates of `predict`.
+    options |= {"labels": NAMES.get(head)} | ({} if n_best is None else {"n_best": 20})  # Candidates of `predict`.
     signature = build_signatures(model_of(head), preprocessor, **options)["serving_default"]
     outputs = {name: value.numpy() for name, value in signature(*map(tf.constant, columns.values())).items()}
     assert_same(answers, each_text(head_named(load(head).head).answer, outputs, rows, n_best))
@@ -367,11 +367,11 @@ def test_thresholds_of_predict(eager, load):
 def test_wrong_options_of_predict(load):
     for head, texts, options, message in (
         ("mlm", "a", {"n_best": 0}, "`n_best` must be a positive integer or `None`. Received: n_best=0"),
-        ("mlm", "a", {"stride": 8}, "`predict` has no option 'stride' .*. Texts are cut at `sequ.*=8"),
+        ("mlm", "a", {"doc_stride": 8}, "`predict` has no option 'doc_stride' .*. Texts are cut at `sequ.*=8"),
         ("mlm", "a", {"top_k": 3}, "`predict` has no option 'top_k' .* `n_best` is the number of .* Received: top_k=3"),
         ("classification", "a", {"max_length": 9}, ".*'max_length' .* Did you mean 'sequence_length'.*=9"),
         ("pretraining", ("a", "b"), {"n_best": 2}, "`n_best` is for masks. Received: n_best=2 for pairs of texts"),
-        ("pretraining", ("a", "b"), {"top": 2}, "`top` is for masks. Received: top=2 for pairs.*"),
+        ("pretraining", ("a", "b"), {"n_best": 2}, "`n_best` is for masks. Received: n_best=2 for pairs.*"),
         ("classification", "a", {"n_best": 2}, "`n_best` is for answers .*: n_best=2 for a model with head='classif.*"),
         ("encoder", "a", {"pooling": "pooled", "layers": [0]}, "`layers` has no meaning for pooling='pooled'. Rec.*"),
     ):

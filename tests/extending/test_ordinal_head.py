@@ -146,8 +146,8 @@ def test_predict(bert, model):
     assert bert.predict("a b")["at_least"] == pytest.approx(bert.predict(["a b"])[0]["at_least"])
     with pytest.raises(ValueError, match="takes a text. Received: a pair of texts"):
         bert.predict([("a", "b")])
-    with pytest.raises(ValueError, match="`predict` has no option 'stride' for head='ordinal'"):
-        bert.predict("a", stride=1)
+    with pytest.raises(ValueError, match="`predict` has no option 'doc_stride' for head='ordinal'"):
+        bert.predict("a", doc_stride=1)
 
 
 PROGRAM = """

@@ -181,7 +181,7 @@ def test_mistakes(nli, sentences, load):
     preprocessor = nli.preprocessor(20)
     for options, message in (
         ({"pair": True, "zero_shot": True}, "`zero_shot` must be a keras_bert.ZeroShot or `None`. Received"),
-        ({"zero_shot": keras_bert.ZeroShot()}, "`zero_shot` needs a classifier of pairs. Received: pair=False"),
+        ({"zero_shot": keras_bert.ZeroShot()}, "zero-shot .* needs a classifier of pairs. Received: pair=False"),
     ):
         with pytest.raises(ValueError, match=message):
             keras_bert.export(nli.model(), preprocessor, "never", labels=NLI, **options)

@@ -53,7 +53,7 @@ def test_help_lists_all_flags_without_tensorflow():
 
 def test_all_missing_flags_are_said_in_one_line():
     done = python("-m", "pipelines.run_pretraining", "--config=tiny")
-    assert re.findall(r"--(\w+) is required", done.stderr) == ["data", "phase", "output_dir"]
+    assert re.findall(r"--(\w+) is required", done.stderr) == ["data", "phases", "output_dir"]
     assert (done.returncode, done.stderr[:7], done.stderr.count("\n")) == (2, "error: ", 1)
 
 

@@ -30,10 +30,10 @@ def test_all_flags(folder, monkeypatch, capsys):
     masking |= {"mask_share": 0.7, "random_share": 0.2}
     recipe = {"sequence_length": 32, "next_sentence": True, "static": True, "duplicates": 2, "short_seq_prob": 0.3}
     recipe |= {"seed": 7, "field": "body", "lowercase": False, "strip_accents": True}
-    files = {"input": "*.jsonl", "format": "jsonl", "vocab": "vocab.txt", "output_dir": "deep/er", "shards": 3}
+    files = {"input": "*.jsonl", "format": "jsonl", "vocabulary": "vocab.txt", "output_dir": "deep/er", "shards": 3}
     printed = call(PROGRAM, *flags_of({**masking, **recipe, **files, "processes": 1, "compress": True}))
     manifest = json.loads((folder / "deep" / "er" / "manifest.json").read_text())
-    assert manifest["recipe"] == {**recipe, "masking": masking, "form": "jsonl", "special_tokens": True}
+    assert manifest["recipe"] == {**recipe, "masking": masking, "format": "jsonl", "special_tokens": True}
     assert {path.name for path in (folder / "deep" / "er").iterdir()} == {
         *("manifest.json", "vocab.txt"),
         *(f"examples-0000{shard}-of-00003.tfrecord.gz" for shard in range(3)),
@@ -51,7 +51,7 @@ def test_all_flags(folder, monkeypatch, capsys):
 @pytest.mark.slow
 def test_defaults_and_inspection(folder, monkeypatch):
     monkeypatch.chdir(folder)
-    flags = ["--input=*.txt", "--vocab=vocab.txt", "--output_dir=data", "--sequence_length=16"]
+    flags = ["--input=*.txt", "--vocabulary=vocab.txt", "--output_dir=data", "--sequence_length=16"]
     printed = call(PROGRAM, *flags)
     manifest = json.loads((folder / "data" / "manifest.json").read_text())
     assert manifest["recipe"]["duplicates"] == 1

@@ -72,8 +72,8 @@ COMMANDS = {
     "squad": f"run_squad --train_file=q.json --dev_file=q.json {BOOKS} {OUTPUT}",
     "tagging": f"run_tagging --train_file=e.txt --dev_file=e.txt {BOOKS} {OUTPUT}",
     "translation": f"run_translation --train_source=e.txt --train_target=e.txt --dev_source=e.txt {OUTPUT}",
-    "pretraining": f"run_pretraining --data=. --phase=length:8,steps:1,batch:1 {OUTPUT}",
-    "creation": f"create_pretraining_data --input=*.txt --vocab=vocab.txt {OUTPUT}",
+    "pretraining": f"run_pretraining --data=. --phases=length:8,steps:1,batch:1 {OUTPUT}",
+    "creation": f"create_pretraining_data --input=*.txt --vocabulary=vocab.txt {OUTPUT}",
     "vocabulary": "train_vocab --input=*.txt --output=v.txt",
     "predict": f"predict {BOOKS}",
     "search": "search --index=i",
@@ -141,13 +141,13 @@ official --task=wnli,rte --language_model_weight=0 --teacher=folder -> --teacher
 official --task=wnli,rte --teacher=bert_tiny_books --unlabelled=t.csv -> --unlabelled: only for one --task. Received:
 official --task=wnli --teacher=bert_tiny_books --unlabelled=t.csv -> --unlabelled for --task=wnli: expected
 pretraining --config=tinny -> unknown size name 'tinny'. Expected one of tiny, mini, small, medium, base, large,
-pretraining --config=tiny --phase=128x1000 -> --phase must look like length:128,steps:90000,batch:256. Received:
+pretraining --config=tiny --phases=128x1000 -> --phases must look like length:128,steps:90000,batch:256. Received:
 pretraining --config=tiny --eval_examples=3 -> --eval_examples: only with --eval_data. Received: --eval_examples=3
 pretraining --config=tiny --add_words=texts.txt -> --add_words: only with --model and without --teacher. Received:
 pretraining --config=tiny --student_layers=1 -> --student_layers: only with --model or --teacher. Received:
 pretraining --pack --teacher=bert_tiny_books -> --pack: not with --teacher. Received: both
 pretraining --model=bert_tiny_books --positions=none -> --positions: only with --config. Received:
-pretraining --model=bert_tiny_books --phase=length:600,steps:1,batch:1 -> --phase: expected at most 512, the number of
+pretraining --model=bert_tiny_books --phases=length:600,steps:1,batch:1 -> --phases: expected at most 512, the number of
 pretraining --model=bert_tiny_books --output_dir=held -> another run writes to held:
 pairs --dev_file=scored.csv -> --dev_file must be like --train_file, pairs. Received: scored.csv, scored
 pairs --loss=cosine -> the loss of pairs data must be in_batch. Received: loss='cosine'
@@ -166,7 +166,7 @@ squad --model=bert --dev_file=b -> --dev_file=b: no such file
 squad --model=bert,a/bert -> --model must be a directory or a name such as google-bert/bert-base-uncased, or several
 tagging --scheme=foo -> --scheme must be one of iob1, iob2, iobes, bilou, bmes, io, words. Received: --scheme=foo
 translation -> --dev_target is required: the translations of --dev_source. See --help
-translation --vocab=vocab.txt --vocab_size=400 -> --vocab_size: not with --vocab. Received: both
+translation --vocabulary=vocab.txt --vocab_size=400 -> --vocab_size: not with --vocabulary. Received: both
 translation --test_target=e.txt -> --test_target: only with --test_source. Received: --test_target=e.txt
 translation --config=huge -> --config must be one of tiny, mini, small, base, big, or a JSON file. Received: huge
 translation --config=folder -> --config must be a JSON file. Received: the folder folder
@@ -179,7 +179,7 @@ translation --epochs=3,0 -> --epochs must be an integer of at least 1, or severa
 creation --field=a -> --field: only with --format=jsonl. Received: --field=a
 creation --nonext_sentence --short_seq_prob=0.5 -> --short_seq_prob: only with --next_sentence. Received:
 creation --processes=2 --runner=a -> --processes: not with --runner. Received: both
-creation --vocab=none -> --vocab=none: no such file
+creation --vocabulary=none -> --vocabulary=none: no such file
 create_pretraining_data --output_dir=o -> --input is required. Received: none
 vocabulary --input=none/* -> none/*: no file matches
 vocabulary --output=. -> --output must be a file. Received: the folder .
@@ -213,7 +213,7 @@ search --input=none -> --input=none: no such file
 search --query=a --dtype=int8 -> --dtype: only for building an index, with --input or --squad. Received: --dtype=int8
 search --query=a --queries=texts.txt -> --queries: not with --query. Received: both
 search --query=a --rerank=bert_tiny_books --rerank_top=5 -> --rerank_top must be at least 10 here. Received:
-search --input=passages.jsonl --top=3 -> --top: only with --query or --queries or --squad. Received: --top=3
+search --input=passages.jsonl --n_best=3 -> --n_best: only with --query or --queries or --squad. Received: --n_best=3
 search --squad=texts.txt --query=a -> --squad: not with --query. Received: both
 export --format=onnx --precision=float16 -> --format=onnx has --precision=float32, int8. Received: float16
 export --precision=float16 -> --format=saved_model has --precision=float32, mixed_bfloat16, bfloat16, int8. Received:

@@ -102,7 +102,7 @@ def shard(folder):
 
 def flags(made, output, **changes):
     """Returns the flags of a run of two steps, with changes; `None` omits a flag."""
-    values = {"data": "{made}/16", "config": "{made}/config.json", "phase": "length:16,steps:2,batch:4", "seed": SEED}
+    values = {"data": "{made}/16", "config": "{made}/config.json", "phases": "length:16,steps:2,batch:4", "seed": SEED}
     return [flag.format(made=made) for flag in flags_of(values, **{"output_dir": made / output, **changes})]
 
 
@@ -143,14 +143,14 @@ BOTH = "{made}/16,{made}/32"
 PHASES = ["length:16,steps:1,batch:31", "length:32,steps:3,batch:100"]
 ONE_STEP = "length:16,steps:1,batch:4"
 SIZE = "expected at least 101 tokens and {} positions. Received: vocab_size={}, max_position_embeddings={}"
-ONE_SOURCE = "--data: expected one source for each length of a phase, [{}]. Received: {{made}}/16 of length 16, "
+ONE_SOURCE = "--data: expected one folder for each length of a phase, [{}]. Received: {{made}}/16 of length 16, "
 ONE_START = "expected either --config (new weights) or --model (weights to start from)"
 # The start of each message, and the flags that cause it.
 MISTAKES = [
-    (ONE_SOURCE.format(64) + "{made}/32", {"phase": "length:64,steps:2,batch:4", "data": BOTH}),
+    (ONE_SOURCE.format(64) + "{made}/32", {"phases": "length:64,steps:2,batch:4", "data": BOTH}),
     ("--causal: left-to-right models are trained without next sentence prediction. Add --next_", {"causal": "true"}),
     (ONE_START, {"model": "{made}/encoder"}),
-    ("--data: the sources have different vocabularies.", {"data": "{made}/other,{made}/32", "phase": PHASES}),
+    ("--data: the folders have different vocabularies.", {"data": "{made}/other,{made}/32", "phases": PHASES}),
     ("--eval_data: the vocabulary differs from that of --data. Expected the", {"eval_data": "{made}/other"}),
     ("--config: " + SIZE.format(32, 101, 16), {"eval_data": "{made}/held_out", "config": "{made}/short.json"}),
     ("{made}/rows: the records have no sentence pairs. Add --next_sentence=false", {"data": "{made}/rows"}),
@@ -159,7 +159,7 @@ MISTAKES = [
 WRONG_STARTS = [
     ("--model: {made}/reverse has another vocabulary than --data. Create the data with it", "reverse", {}),
     ("--model: " + SIZE.format(16, 100, 32), "few", {}),
-    ("--phase: expected at most 15, the number of positions of {made}/positions. Received: 16", "positions", {}),
+    ("--phases: expected at most 15, the number of positions of {made}/positions. Received: 16", "positions", {}),
     (
         "--model: {made}/encoder is bidirectional. Received: --causal=true",
         "encoder",
@@ -224,7 +224,7 @@ def test_flags_configure_model_and_optimizer(made):
     assert optimizer["learning_rate"]["config"] == {"learning_rate": 0.25, "total_steps": 2, "warmup_steps": 1}
 
 
-TWO_PHASES = {"data": BOTH, "config": "{made}/no_dropout.json", "phase": PHASES, "learning_rate": 3e-3, "warmup": 0.6}
+TWO_PHASES = {"data": BOTH, "config": "{made}/no_dropout.json", "phases": PHASES, "learning_rate": 3e-3, "warmup": 0.6}
 TWO_PHASES |= {"eval_data": "{made}/held_out", "eval_examples": 50, "gradient_accumulation": 2, "save_every": 2}
 
 
@@ -287,9 +287,9 @@ def no_report():
 def test_a_finished_run_is_extended(made, capsys, no_report):
     """See also the tests of `extended_schedule`."""
     folder = made / "extended"
-    first = {"phase": ONE_STEP, "save_every": 1}
+    first = {"phases": ONE_STEP, "save_every": 1}
     call(PROGRAM, *flags(made, "extended", **first))
-    more = {**first, "phase": ["length:16,steps:2,batch:4", "length:16,steps:1,batch:8"], "learning_rate": 0.5}
+    more = {**first, "phases": ["length:16,steps:2,batch:4", "length:16,steps:1,batch:8"], "learning_rate": 0.5}
     before = (folder / "flags.txt").read_text()
     no_report.side_effect = StopError("interrupted")
     assert mistake(PROGRAM, *flags(made, "extended", **more)) == "interrupted"
@@ -297,7 +297,7 @@ def test_a_finished_run_is_extended(made, capsys, no_report):
     assert (folder / "flags.txt").read_text() == before  # The command that extends by this --flagfile can be repeated.
     no_report.side_effect = None
     call(PROGRAM, *flags(made, "extended", **more))
-    assert re.findall("--phase=(.*)", (folder / "flags.txt").read_text()) == more["phase"]
+    assert re.findall("--phases=(.*)", (folder / "flags.txt").read_text()) == more["phases"]
     assert [line["step"] for line in metrics(folder)] == [1, 2, 3]
     rates = [snapshot_settings(folder, step)["optimizer"]["learning_rate"]["config"] for step in (2, 3)]
     assert rates[0] == rates[1]
@@ -311,14 +311,14 @@ def test_added_words(made, tmp_path, no_report):
     extended = [*PIECES, "salt", "##zz"]
     keras_bert.Vocabulary(extended).save(tmp_path / "extended.txt")
     create = {"input": made / "train.txt", "shards": 1, "sequence_length": 16, "seed": 1, "strip_accents": "false"}
-    words = {"vocab": made / "teacher" / "vocab.txt", "add_words": tmp_path / "words.txt"}
+    words = {"vocabulary": made / "teacher" / "vocab.txt", "add_words": tmp_path / "words.txt"}
     printed = call("pipelines.create_pretraining_data", *flags_of(create, **words, output_dir=tmp_path / "one"))
     assert f"--model={made}/teacher " in printed
-    files = {"vocab": tmp_path / "extended.txt", "output_dir": tmp_path / "two"}
+    files = {"vocabulary": tmp_path / "extended.txt", "output_dir": tmp_path / "two"}
     call("pipelines.create_pretraining_data", *flags_of(create, **files))
     first, second = ((tmp_path / name / "manifest.json").read_text() for name in ("one", "two"))
     assert first == second
-    start = {"data": tmp_path / "one", "config": None, "model": "{made}/teacher", "phase": ONE_STEP}
+    start = {"data": tmp_path / "one", "config": None, "model": "{made}/teacher", "phases": ONE_STEP}
     assert keras_bert.Vocabulary(tmp_path / "one" / "vocab.txt").pieces == tuple(extended)  # That of the model, too.
     for file in ("words.txt", "extended.txt"):
         model = stopped(*flags(made, "stopped", **start, add_words=tmp_path / file))["model"]
@@ -335,7 +335,7 @@ def test_added_words(made, tmp_path, no_report):
 @pytest.mark.usefixtures("eager")
 def test_distillation_and_what_a_run_started_from(made, no_report):
     """A student that starts as its teacher loses nothing to it; the teacher is in no snapshot and no model."""
-    same = {"config": None, "save_every": 1, "phase": "length:16,steps:1,batch:8"}
+    same = {"config": None, "save_every": 1, "phases": "length:16,steps:1,batch:8"}
     given = flags(made, "undistilled", **same, model="{made}/teacher")
     call(PROGRAM, *given)
     call(PROGRAM, *flags(made, "distilled", **same, teacher="{made}/teacher", alpha=0.25))
@@ -405,7 +405,7 @@ def test_killed_runs_resume_exactly(made):
 def test_pretraining_learns(made):
     """In 500 steps, the model learns to infer a word's topic from its neighbours, and that topics do not mix."""
     generate(write_text(made / "much.txt", 120, 0), made / "much", PIECES, Settings(32, strip_accents=False), workers=1)
-    changes = {"data": "{made}/much", "phase": "length:32,steps:500,batch:32", "eval_data": "{made}/held_out"}
+    changes = {"data": "{made}/much", "phases": "length:32,steps:500,batch:32", "eval_data": "{made}/held_out"}
     changes |= {"learning_rate": 3e-3, "warmup": 0.2, "save_every": 500}
     call(PROGRAM, *flags(made, "learns", **changes))
     (line,) = metrics(made / "learns", "evaluation")
@@ -424,7 +424,7 @@ def test_pretraining_learns(made):
 @pytest.mark.usefixtures("eager")
 def test_google_records(made):
     """Static masks and no manifest; without next sentence prediction, with LAMB in bfloat16."""
-    changes = {"data": "{made}/static/*.tfrecord", "vocab": "{made}/16/vocab.txt", "lowercase": "false"}
+    changes = {"data": "{made}/static/*.tfrecord", "vocabulary": "{made}/16/vocab.txt", "lowercase": "false"}
     changes |= {"next_sentence": "false", "eval_data": "{made}/static/*.tfrecord", "eval_examples": 8}
     call(PROGRAM, *flags(made, "static_run", **changes, optimizer="lamb", precision="mixed_bfloat16"))
     found = tensors(made / "static_run" / "model")

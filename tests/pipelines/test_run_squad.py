@@ -66,7 +66,7 @@ def arguments(made, output, version="2", **changes):
 
 def windows(made, name):
     questions = squad.read(made / f"{name}.json")
-    return QuestionWindows(questions, keras_bert.load(made / "bert").preprocessor(16), stride=6)
+    return QuestionWindows(questions, keras_bert.load(made / "bert").preprocessor(16), doc_stride=6)
 
 
 def answers_of(signature, questions):

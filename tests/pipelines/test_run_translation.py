@@ -50,7 +50,7 @@ SIDES = (("source", "a"), ("target", "b"))
 
 
 def test_a_wrong_vocabulary(made):
-    given = arguments(made, "mistakes", vocab=made / "short.b", vocab_size=None)
+    given = arguments(made, "mistakes", vocabulary=made / "short.b", vocab_size=None)
     assert "the vocabulary lacks [PAD]" in mistake(PROGRAM, *given)
 
 

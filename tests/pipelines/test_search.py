@@ -34,18 +34,18 @@ def folder(config, pieces, tmp_path_factory):
 def test_a_query(folder):
     """The index knows its model. Lines have no line breaks; with more passages than there are, all are printed."""
     index = f"--index={folder}/index"
-    lines = [line.split("\t") for line in call(PROGRAM, index, "--query=a b c", "--top=9").splitlines()]
-    expected = keras_bert.search.open_index(folder / "index").search("a b c", top=9)
+    lines = [line.split("\t") for line in call(PROGRAM, index, "--query=a b c", "--n_best=9").splitlines()]
+    expected = keras_bert.search.open_index(folder / "index").search("a b c", n_best=9)
     assert [line[1] for line in lines] == [hit["id"].replace("\n", " ") for hit in expected]
     assert [float(line[0]) for line in lines] == pytest.approx([hit["score"] for hit in expected], abs=1e-4)
     assert sorted(line[2] for line in lines) == sorted(["a b c", "", "d e f", "x y z", "q r"])
-    two = call(PROGRAM, index, "--query=a b c", "--query=x y z\udcff", "--top=1").splitlines()
+    two = call(PROGRAM, index, "--query=a b c", "--query=x y z\udcff", "--n_best=1").splitlines()
     assert [line.split("\t")[-1] for line in two] == ["a b c", "a b c", "x y z?", "x y z"]  # The shell's were no UTF-8.
 
 
 def test_output_and_scores(folder):
     arguments = [f"--index={folder}/index", f"--queries={folder}/queries.txt", f"--relevance={folder}/qrels.tsv"]
-    printed = call(PROGRAM, *arguments, f"--output={folder}/results.jsonl", "--top=2")
+    printed = call(PROGRAM, *arguments, f"--output={folder}/results.jsonl", "--n_best=2")
     results = [json.loads(line) for line in (folder / "results.jsonl").read_text().splitlines()]
     assert [(result["id"], result["query"], len(result["hits"])) for result in results] == [
         ("0", "a b c", 2),
@@ -59,7 +59,7 @@ def test_output_and_scores(folder):
 
 
 def test_reranking(folder):
-    arguments = [f"--index={folder}/index", "--query=a b c", f"--rerank={folder}/pairs", "--top=5"]
+    arguments = [f"--index={folder}/index", "--query=a b c", f"--rerank={folder}/pairs", "--n_best=5"]
     lines = [line.split("\t") for line in call(PROGRAM, *arguments).splitlines()]
     bert = keras_bert.load(folder / "pairs")
     answers = bert.predict([("a b c", passage["text"]) for passage in PASSAGES])
@@ -79,7 +79,7 @@ def test_adding_and_removing(folder):
     (folder / "more.csv").write_text("id,text\nn1,x y\nn2,a a a\n")
     (folder / "gone.txt").write_text("p1\n\nn2\n")
     index = f"--index={folder}/changed"
-    printed = call(PROGRAM, index, f"--add={folder}/more.csv", "--query=a b c", "--top=1")
+    printed = call(PROGRAM, index, f"--add={folder}/more.csv", "--query=a b c", "--n_best=1")
     assert printed.startswith(f"index:        {folder}/changed, 2 added, 7 passages now\n")
     assert printed.splitlines()[1].split("\t")[1:] == ["p0", "a b c"]
     printed = call(PROGRAM, index, f"--remove_file={folder}/gone.txt")

@@ -29,7 +29,7 @@ def test_vocabulary_of_a_small_corpus(tmp_path, monkeypatch, capsys):
         "learned from: 990 words, 1.4000 tokens per word, 0.000% unknown, 80.00% whole words",
         "held out: 10 words, 1.4000 tokens per word, 0.000% unknown, 80.00% whole words",
     ]
-    flags = ["--input=*.txt", "--vocab=deep/er/vocab.txt", "--output_dir=data/128"]
+    flags = ["--input=*.txt", "--vocabulary=deep/er/vocab.txt", "--output_dir=data/128"]
     assert shlex.split(command.replace("\\\n", ""))[-4:] == ["pipelines.create_pretraining_data", *flags]
     assert capsys.readouterr().err == ""
 

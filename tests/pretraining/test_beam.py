@@ -20,7 +20,7 @@ from tests.pipelines.programs import finish, start
 # What DirectRunner falls back to if it cannot download another program.
 RUNNER = "apache_beam.runners.portability.fn_api_runner.FnApiRunner"
 PROCESSES = ["--direct_running_mode=multi_processing", "--direct_num_workers=2"]  # They share only files.
-PROGRAM, FLAGS = "pipelines.create_pretraining_data", ["--vocab=vocab.txt", "--output_dir=out"]
+PROGRAM, FLAGS = "pipelines.create_pretraining_data", ["--vocabulary=vocab.txt", "--output_dir=out"]
 SETTINGS = {
     "pairs with masks": (
         Settings(sequence_length=24, static=True, duplicates=3, masking=Masking(0.3, whole_word=True, max_ngram=2)),

@@ -74,7 +74,7 @@ def test_examples_do_not_depend_on_files_or_line_ends(wholes, tmp_path):
     assert records(tmp_path / "data") == records(wholes / "pairs")
     lines = [json.dumps({"body": part}) for part in parts]
     numbered.write(tmp_path / "a.jsonl", "\n".join(lines))
-    settings = Settings(LENGTH, form="jsonl", field="body")
+    settings = Settings(LENGTH, format="jsonl", field="body")
     generate([str(tmp_path / "a.jsonl")], tmp_path / "json", SOURCE.pieces, settings, compress=True)
     assert records(tmp_path / "json") == records(wholes / "pairs")
 
@@ -220,7 +220,7 @@ def test_empty_corpora(tmp_path):
     (tmp_path / "marks.txt").write_text("\u200b\n\n\ufeff\n \n\r\n\t\n")
     (tmp_path / "empty.gz").write_bytes(gzip.compress(b""))
     (tmp_path / "rows.jsonl").write_text('{"text": ""}\n{"text": " "}\n')
-    pairs, rows, jsonl = SETTINGS["pairs"], SETTINGS["rows"], Settings(LENGTH, form="jsonl")
+    pairs, rows, jsonl = SETTINGS["pairs"], SETTINGS["rows"], Settings(LENGTH, format="jsonl")
     for pattern, settings, kind, message in (
         ("none*", pairs, FileNotFoundError, "no file matches"),
         ("empty.txt", pairs, ValueError, "the corpus is empty"),
@@ -235,7 +235,7 @@ def test_empty_corpora(tmp_path):
 def test_single_document(tmp_path):
     """The suggested fix can use the same folder."""
     path = numbered.write(tmp_path / "a.txt", SOURCE.text.replace("\n\n", "\n"))
-    message = "a.txt: the corpus is one document, .* by blank lines, set `form` to jsonl, or turn off `next_sentence`"
+    message = "a.txt: the corpus is one document, .* by blank lines, set `format` to jsonl, or turn off `next_sentence`"
     with pytest.raises(ValueError, match=message):
         generate(path, tmp_path / "data", SOURCE.pieces, SETTINGS["pairs"])
     manifest = generate(path, tmp_path / "data", SOURCE.pieces, Settings(LENGTH, next_sentence=False), shards=1)
@@ -290,7 +290,7 @@ def test_invalid_settings():
         ({"duplicates": 0}, "`duplicates` must be at least 1. Received: duplicates=0"),
         ({"seed": -1}, "`seed` must be at least 0. Received: seed=-1"),
         ({"short_seq_prob": 1.5}, "`short_seq_prob` must be from 0 to 1. Received: short_seq_prob=1.5"),
-        ({"form": "lines"}, "`form` must be one of sentences, paragraphs, jsonl. Received: form='lines'"),
+        ({"format": "lines"}, "`format` must be one of sentences, paragraphs, jsonl. Received: format='lines'"),
     ):
         with pytest.raises(ValueError, match=message):
             Settings(**options)

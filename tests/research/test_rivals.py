@@ -37,12 +37,12 @@ def glue(made, **changes):
 
 
 MISTAKES = {
-    "bilstm": "--model=bilstm: a new model needs --vocab=vocab.txt, or --language_model",
+    "bilstm": "--model=bilstm: a new model needs --vocabulary=vocab.txt, or --language_model",
     "bilstm_256": "--model=bilstm_256: no such model. Models without BERT are named",
     "bidaf_H-8": "--model must be a bilstm for this task, such as bilstm_H-256. Received: --model=bidaf_H-8",
     "{made}/bert --lowercase": "--lowercase: only for new models, such as --model=bilstm. Received: --model=",
-    "bilstm --vocab={made}/bert/vocab.txt --lora_rank=2": "--lora_rank adapts the attention of BERT.",
-    "bilstm --vocab={made}/bert/vocab.txt --pack": "--pack: only for BERT, without --language_model_weight",
+    "bilstm --vocabulary={made}/bert/vocab.txt --lora_rank=2": "--lora_rank adapts the attention of BERT.",
+    "bilstm --vocabulary={made}/bert/vocab.txt --pack": "--pack: only for BERT, without --language_model_weight",
 }
 
 
@@ -56,7 +56,7 @@ def test_mistakes(made):
 def test_a_bilstm_is_trained_and_predicts(made, monkeypatch):
     """The next command imports `research`, too."""
     monkeypatch.setattr(command, "LOADED", ["research"])
-    model = {"model": "bilstm_H-4_E-4_L-1", "vocab": made / "bert" / "vocab.txt"}
+    model = {"model": "bilstm_H-4_E-4_L-1", "vocabulary": made / "bert" / "vocab.txt"}
     given = glue(made, **model, learning_rate=1e-2, max_train_examples=6)
     signatures = {}
     printed = finetune("research.run_glue", *given, signatures=signatures)
@@ -76,7 +76,7 @@ def test_a_bilstm_is_trained_and_predicts(made, monkeypatch):
 @pytest.mark.usefixtures("eager")
 def test_a_bidaf_is_trained(made):
     values = {name: f"{made}/{name[:-5]}1.json" for name in ("train_file", "dev_file")}
-    values |= {"model": "bidaf_H-16_E-16", "vocab": f"{made}/bert/vocab.txt", "output_dir": made / "bidaf"}
+    values |= {"model": "bidaf_H-16_E-16", "vocabulary": f"{made}/bert/vocab.txt", "output_dir": made / "bidaf"}
     values |= {"sequence_length": 16, "doc_stride": 6, "epochs": 1, "batch_size": 16, "max_train_examples": 8}
     signatures = {}
     finetune("research.run_squad", *flags_of(values), signatures=signatures)

@@ -85,7 +85,7 @@ def whole(shared_folder, tmp_path, monkeypatch):
 
 def flags(output, **changes):
     values = {"study": "positions", "scale": "demo", "data": "text-*.txt", "config": "config.json", "glue_dir": "glue"}
-    return flags_of(values, **{"phase": "length:16,steps:5,batch:8", "output_dir": output, **changes})
+    return flags_of(values, **{"phases": "length:16,steps:5,batch:8", "output_dir": output, **changes})
 
 
 def study(output, **changes):
@@ -125,7 +125,7 @@ def test_the_table_the_cost_and_the_settings(whole):
     assert page.count("<svg") >= 2
     assert "pre-training steps" in page
     # Other settings are refused.
-    arguments = {**STEPS, "phase": "length:16,steps:20,batch:4"}
+    arguments = {**STEPS, "phases": "length:16,steps:20,batch:4"}
     assert "has a study with other settings" in mistake(PROGRAM, *flags("whole", **arguments))
     text = pathlib.Path("text-1.txt")
     before = text.read_text()
@@ -200,7 +200,7 @@ def test_mistakes():
         ({"learning_rate": "-1"}, "--learning_rate must be a positive number. Received: -1.0"),
         ({"pretraining_learning_rate": 0}, "--pretraining_learning_rate must be a positive number. Received: 0.0"),
         (
-            {"study": "steps", "tasks": "mrpc", "phase": "length:16,steps:19,batch:4"},
+            {"study": "steps", "tasks": "mrpc", "phases": "length:16,steps:19,batch:4"},
             "rows with a share of the steps need a number of steps that 5 divides. Received: 19",
         ),
     ):
@@ -222,7 +222,8 @@ def test_real_data(data, tmp_path, monkeypatch):
     vocabulary = ROOT / "saved_models" / "bert_tiny_books" / "vocab.txt"
     chance = len(vocabulary.read_text().splitlines())
     (tmp_path / "config.json").write_text(json.dumps({**CONFIG, "vocab_size": chance, "num_hidden_layers": 4}))
-    values = {"data": f"{tmp_path}/*.txt", "vocab": vocabulary, "config": tmp_path / "config.json", "glue_dir": None}
+    values = {"data": f"{tmp_path}/*.txt", "vocabulary": vocabulary, "config": tmp_path / "config.json"}
+    values["glue_dir"] = None
     values |= {"rows": "80-10-10,0-0-100", "tasks": "ner_features", "pretraining_learning_rate": 0.01, "epochs": 1}
     values |= {f"ner_{part}": tmp_path / f"{part}.conll" for part in ("train", "dev")}
     monkeypatch.setattr(task, "BiLSTMSettings", partial(task.BiLSTMSettings, width=8))

@@ -18,7 +18,7 @@ from keras_bert.rewirings.trimmed import build_packed, build_trimmed  # noqa: E4
 from keras_bert.runs import fit_trainer  # noqa: E402
 from keras_bert.runs.fit_trainer import FitTrainer  # noqa: E402
 from keras_bert.runs.pretraining import Objective, PretrainingRun, PretrainingSettings  # noqa: E402
-from keras_bert.runs.pretraining_records import open_held_out, open_phases  # noqa: E402
+from keras_bert.runs.pretraining_records import open_eval_data, open_phases  # noqa: E402
 from keras_bert.training.losses import pretraining_losses, pretraining_metrics  # noqa: E402
 from tests.conftest import to_numpy  # noqa: E402
 from tests.pipelines.programs import call, mistake  # noqa: E402
@@ -69,8 +69,8 @@ def start(folder):
         sources = [f"{folder}/{length}.tfrecord" for length in dict.fromkeys(phase["length"] for phase in phases)]
         vocabulary = folder / "vocab.txt"
         records = open_phases(phases, sources, objective, vocabulary=vocabulary, pack=settings.pack)
-        held_out = open_held_out(sources[0], records[0], objective, vocabulary=vocabulary, examples=21)
-        return PretrainingRun(settings, records, folder / name, held_out=held_out, report_to=())
+        held_out = open_eval_data(sources[0], records[0], objective, vocabulary=vocabulary, examples=21)
+        return PretrainingRun(settings, records, folder / name, eval_data=held_out, report_to=())
 
     return started
 

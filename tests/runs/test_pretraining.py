@@ -63,7 +63,7 @@ def test_an_unfinished_run_is_finished_first(extended, settings):
     write_snapshot(folder, MORE, schedule, 4)
     message = (
         f"`phases`: the run in {folder} is at step 4 of 5. Repeat its command to finish it first, with "
-        "`phase=length:16,steps:3,batch:4` `phase=length:16,steps:2,batch:8`, or choose another `directory`"
+        "`phases=length:16,steps:3,batch:4` `phases=length:16,steps:2,batch:8`, or choose another folder"
     )
     with pytest.raises(ValueError, match=re.escape(message)):
         extended_schedule(folder, settings, 0.5, 0.5)

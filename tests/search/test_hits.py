@@ -80,8 +80,8 @@ def test_asking_in_parts(bert, regression, tmp_path, monkeypatch):
     monkeypatch.setattr("keras_bert.search.hits._ASKED", 2)
     index = keras_bert.search.build_index(bert, TEXTS, tmp_path / "index")
     queries = [Query(str(number), text) for number, text in enumerate(["a", "b c", "x"])]
-    found = list(ask(index, queries, top=3, cross_encoder=regression))
+    found = list(ask(index, queries, n_best=3, cross_encoder=regression))
     assert [query for query, _ in found] == queries
     for query, hits in found:
-        expected = keras_bert.search.rerank(regression, [query.text], [index.search(query.text, top=3)])[0]
+        expected = keras_bert.search.rerank(regression, [query.text], [index.search(query.text, n_best=3)])[0]
         assert [hit["id"] for hit in hits] == [hit["id"] for hit in expected]

@@ -75,7 +75,7 @@ def order(scores):
 
 def test_answers(bert, index):
     expected = scores_in_numpy(bert, "a c")
-    hits = index.search("a c", top=9)
+    hits = index.search("a c", n_best=9)
     assert [hit["id"] for hit in hits] == [str(number) for number in order(expected)]
     np.testing.assert_allclose([hit["score"] for hit in hits], np.sort(expected)[::-1], rtol=1e-3)
     assert all(hit["text"] == TEXTS[int(hit["id"])] for hit in hits)
@@ -90,21 +90,21 @@ def test_default_similarity(bert, tmp_path):
         found[function] = keras_bert.load(tmp_path / function)
     index = build_index(found["dot"], TEXTS, tmp_path / "index")
     expected = np.sort(scores_in_numpy(found["dot"], "a c", "dot"))[::-1]
-    np.testing.assert_allclose([hit["score"] for hit in index.search("a c", top=len(TEXTS))], expected, rtol=1e-3)
+    np.testing.assert_allclose([hit["score"] for hit in index.search("a c", n_best=len(TEXTS))], expected, rtol=1e-3)
     with pytest.raises(ValueError, match="by euclidean distance, which an index does not. Expected similarity=cosine"):
         build_index(found["euclidean"], TEXTS, tmp_path / "other")
     assert len(build_index(found["euclidean"], TEXTS, tmp_path / "other", similarity="dot")) == len(TEXTS)
 
 
 def test_several_queries_and_all_passages(index):
-    both = index.search(["a c", "x"], top=100)
+    both = index.search(["a c", "x"], n_best=100)
     assert [len(hits) for hits in both] == [len(TEXTS), len(TEXTS)] == [len(index)] * 2
     for hits, query in zip(both, ["a c", "x"], strict=True):
-        assert scores_by_id(hits) == pytest.approx(scores_by_id(index.search(query, top=100)), abs=1e-5)
+        assert scores_by_id(hits) == pytest.approx(scores_by_id(index.search(query, n_best=100)), abs=1e-5)
     assert index.search([]) == []
     empty = next(hit for hit in both[0] if hit["id"] == "1")
     assert empty["text"] == ""
-    assert index.search("", top=1)[0] == {"id": "1", "text": "", "score": pytest.approx(1, abs=1e-3)}
+    assert index.search("", n_best=1)[0] == {"id": "1", "text": "", "score": pytest.approx(1, abs=1e-3)}
 
 
 def test_titles_and_ids(bert, quick, tmp_path):
@@ -115,7 +115,7 @@ def test_titles_and_ids(bert, quick, tmp_path):
         "d e\ud800",
     ]
     index = build_index(bert, passages, tmp_path / "index")
-    (hit,) = index.search("a b c", top=1)
+    (hit,) = index.search("a b c", n_best=1)
     assert hit == {"id": "5", "title": "a", "text": "b c", "score": pytest.approx(1, abs=1e-3)}
     assert [index.passage(number)["text"] for number in range(4)] == ["b c", "a", "x\ny", "d e?"]
     assert list(index.ids()) == ["5", "x", "y", "3"]
@@ -129,11 +129,11 @@ def test_prompts(bert, tmp_path):
 
 def test_int8(bert, quick, tmp_path):
     """int8 changes scores by less than a hundredth."""
-    expected = scores_by_id(build_index(bert, TEXTS, tmp_path / "float16").search("a c", top=9))
+    expected = scores_by_id(build_index(bert, TEXTS, tmp_path / "float16").search("a c", n_best=9))
     for approximate in (False, True):
         options = {"dtype": "int8", "approximate": approximate, "block": 4}
         small = build_index(bert, TEXTS, tmp_path / str(approximate), **options)
-        assert scores_by_id(small.search("a c", top=9)) == pytest.approx(expected, abs=1e-2)
+        assert scores_by_id(small.search("a c", n_best=9)) == pytest.approx(expected, abs=1e-2)
 
 
 @pytest.mark.parametrize("approximate", [False, True])
@@ -169,7 +169,7 @@ def test_only_those_who_want_a_graph_get_one(bert, quick, tmp_path, monkeypatch,
         index = build_index(bert, TEXTS[:count], tmp_path / f"{count} {approximate}", approximate=approximate)
         assert index.facts.approximate == bool(approximate)
         assert (index.directory / "graph-00000.faiss").exists() == bool(approximate)
-        assert len(index.search("a c", top=20)) == count
+        assert len(index.search("a c", n_best=20)) == count
         assert ("9 passages: each query is compared with all of them" in caplog.text) == is_told
 
 
@@ -261,15 +261,15 @@ def test_adding_and_removing(bert, tmp_path):
     index.add(TEXTS[5:])
     whole = build_index(bert, TEXTS, tmp_path / "whole", block=4)
     assert list(index.ids()) == list(whole.ids())
-    assert scores_by_id(index.search("a c", top=20)) == pytest.approx(scores_by_id(whole.search("a c", top=20)))
+    assert scores_by_id(index.search("a c", n_best=20)) == pytest.approx(scores_by_id(whole.search("a c", n_best=20)))
     # Also for a build of all of them.
     assert build_index(bert, TEXTS, index.directory, block=4).facts == index.facts
     index.remove(["1", 4])
     rest = [{"id": str(number), "text": text} for number, text in enumerate(TEXTS) if number not in (1, 4)]
     whole = build_index(bert, rest, tmp_path / "rest", block=4)
     assert list(index.ids()) == list(whole.ids())
-    assert index.search("a c", top=20) == open_index(index.directory, bert).search("a c", top=20)
-    assert scores_by_id(index.search("a c", top=20)) == pytest.approx(scores_by_id(whole.search("a c", top=20)))
+    assert index.search("a c", n_best=20) == open_index(index.directory, bert).search("a c", n_best=20)
+    assert scores_by_id(index.search("a c", n_best=20)) == pytest.approx(scores_by_id(whole.search("a c", n_best=20)))
     index.remove([])
     index.add(["new", {"id": "4", "text": "x"}])  # Rows are counted on.
     assert list(index.ids())[-2:] == ["9", "4"]
@@ -300,11 +300,11 @@ def test_bad_changes(bert, quick, tmp_path):
 def test_an_open_index_answers_as_before(bert, quick, tmp_path):
     """Also while others change it."""
     index = build_index(bert, TEXTS, tmp_path / "index", block=4)
-    before = index.search(["a c", "q"], top=9)
+    before = index.search(["a c", "q"], n_best=9)
     other = open_index(index.directory, bert)
     other.remove(["0", "5", "8"])
     other.add(["s", "t"])
-    assert index.search(["a c", "q"], top=9) == before
+    assert index.search(["a c", "q"], n_best=9) == before
     assert len(open_index(index.directory)) == len(other) == 8
 
 
@@ -329,7 +329,7 @@ def test_the_model_of_an_index(bert, saved, index, tmp_path):
     with pytest.raises(ValueError, match="built with another model.* Different: the weights; `sequence_length`"):
         open_index(index.directory, keras_bert.load(saved("embedding")))
     unnamed = open_index(index.directory)
-    with pytest.raises(ValueError, match="does not name its model. Pass it as `bert`"):
+    with pytest.raises(ValueError, match="does not name its model. Expected the model"):
         unnamed.search("a")
     named = build_index(bert, TEXTS, tmp_path / "index", name=str(saved("encoder")))
     assert open_index(named.directory).search("a c") == named.search("a c")
@@ -404,13 +404,13 @@ def test_damage_that_is_found_in_a_search(bert, copy):
     path = copy / "passages-00000.jsonl"
     path.write_text(path.read_text().replace('"text": "a b c"', '"texd": "a b c"'))
     with pytest.raises(ValueError, match=r"passages-00000.jsonl:1: not a passage: 'text'. The index is damaged"):
-        open_index(copy, bert).search("a b c", top=9)
+        open_index(copy, bert).search("a b c", n_best=9)
     vectors = np.full([4, 32], np.nan, "float32")
     index = faiss.IndexScalarQuantizer(32, faiss.ScalarQuantizer.QT_fp16, faiss.METRIC_INNER_PRODUCT)
     index.add(vectors)
     faiss.write_index(index, f"{copy}/vectors-00000.faiss")
     with pytest.raises(ValueError, match="the index has vectors with NaN. The index is damaged"):
-        open_index(copy, bert).search("a b c", top=1)
+        open_index(copy, bert).search("a b c", n_best=1)
 
 
 def test_a_model_that_gives_nan(bert, tmp_path, monkeypatch):
@@ -455,7 +455,7 @@ def test_other_folders_are_not_overwritten(bert, tmp_path):
 
 def test_bad_searches(index):
     for call, message in (
-        (lambda: index.search("a", top=0), "`top` must be a positive integer. Received: top=0"),
+        (lambda: index.search("a", n_best=0), "`n_best` must be a positive integer. Received: n_best=0"),
         (lambda: index.search([5]), "`queries` must be a string or a list of strings"),
         (lambda: index.search(None), "`queries` must be a string or a list of strings"),
         (lambda: index.passage(-1), "`number` must be that of a passage, 0 to 8. Received: number=-1"),

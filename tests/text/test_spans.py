@@ -87,7 +87,7 @@ def test_graph_mode():
 
 
 def test_no_rows():
-    windows = SlidingWindows(stride=2).views(tf.zeros([0], tf.int32), 5)
+    windows = SlidingWindows(doc_stride=2).views(tf.zeros([0], tf.int32), 5)
     spans = best_spans(tf.zeros([0, 9]), tf.zeros([0, 9]), windows, tf.zeros([0], tf.int32), max_context(windows))
     check(spans, [], 20)
     assert spans.null_score.shape == (0,)

@@ -89,7 +89,7 @@ def test_head_is_the_truncation_of_the_preprocessor(preprocessor):
 
 def test_rows_may_share_texts(preprocessor):
     texts, order = texts_of(LENGTHS), [3, 3, 0, 1]
-    viewed = ViewedTexts(preprocessor, SlidingWindows(stride=3), ragged(texts), before=ragged(ASKED), text=order)
+    viewed = ViewedTexts(preprocessor, SlidingWindows(doc_stride=3), ragged(texts), before=ragged(ASKED), text=order)
     assert sequences(viewed) == slow_sequences(viewed, [texts[row] for row in order], ASKED)
     numbers = np.arange(sum(LENGTHS))
     values = viewed.values(tf.constant(numbers)).to_list()
@@ -100,7 +100,7 @@ def test_rows_may_share_texts(preprocessor):
 
 def test_blocks_keep_the_views_of_a_row_together(preprocessor):
     """Rows with 1, 4, 1 and 13 windows."""
-    viewed = ViewedTexts(preprocessor, SlidingWindows(stride=3), ragged(texts_of([3, 15, 4, 44])))
+    viewed = ViewedTexts(preprocessor, SlidingWindows(doc_stride=3), ragged(texts_of([3, 15, 4, 44])))
     counts = np.bincount(viewed.views.row)
     assert counts.tolist() == [1, 4, 1, 13]
     assert viewed.blocks(100) == [(0, 19)]
@@ -149,7 +149,7 @@ def test_answers_of_bfloat16_are_float32(preprocessor):
 
 
 def test_outputs_without_padding(preprocessor):
-    viewed = ViewedTexts(preprocessor, SlidingWindows(stride=3), ragged(texts_of(LENGTHS)))
+    viewed = ViewedTexts(preprocessor, SlidingWindows(doc_stride=3), ragged(texts_of(LENGTHS)))
     lengths = viewed.lengths.numpy()
     outputs = np.random.default_rng(0).normal(size=(len(lengths), 12)).astype("float32")
     expected = [row[:length] for row, length in zip(outputs, lengths, strict=True)]
@@ -168,7 +168,7 @@ def test_a_model_runs_on_some_views_at_a_time(preprocessor, monkeypatch):
     sizes = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 8}
     config = keras_bert.BertConfig(vocab_size=len(preprocessor.vocabulary), **sizes)
     model = keras_bert.build_span_labeler(keras_bert.build_encoder(config))
-    viewed = ViewedTexts(preprocessor, SlidingWindows(stride=3), ragged(texts_of(LENGTHS)))
+    viewed = ViewedTexts(preprocessor, SlidingWindows(doc_stride=3), ragged(texts_of(LENGTHS)))
     expected = model(viewed.packed())
     for rows in (1, 4, 99):
         monkeypatch.setattr(viewed_texts, "_ROWS", rows)

@@ -94,7 +94,7 @@ def test_windows_equal_reference_loop():
     rng = np.random.default_rng(0)
     for _ in range(25):
         lengths, room, stride = rng.integers(0, 60, 5), rng.integers(1, 25, 5), int(rng.integers(1, 30))
-        assert columns_of(SlidingWindows(stride=stride).views(lengths, room)) == slow_windows(lengths, room, stride)
+        assert columns_of(SlidingWindows(doc_stride=stride).views(lengths, room)) == slow_windows(lengths, room, stride)
 
 
 @pytest.mark.parametrize("room", [1, 2, 7, 126])
@@ -114,8 +114,8 @@ def test_overlap_equals_overflowing_tokens_of_transformers(overlap):
 
 
 def test_maximum_number_of_windows():
-    every = columns_of(SlidingWindows(stride=3).views([20, 2, 6], 5))
-    found = columns_of(SlidingWindows(stride=3, max_windows=2).views([20, 2, 6], 5))
+    every = columns_of(SlidingWindows(doc_stride=3).views([20, 2, 6], 5))
+    found = columns_of(SlidingWindows(doc_stride=3, max_windows=2).views([20, 2, 6], 5))
     assert found == [(0, 0, 5), (0, 3, 5), (1, 0, 2), (2, 0, 5), (2, 3, 3)]
     assert set(found) < set(every)
 
@@ -167,7 +167,7 @@ def test_views_of_values_equal_their_places(kind):
 
 
 def test_views_of_other_values():
-    windows = SlidingWindows(stride=2).views([4, 0, 2], 3)  # 0-2, 2-3; nothing; 0-1
+    windows = SlidingWindows(doc_stride=2).views([4, 0, 2], 3)  # 0-2, 2-3; nothing; 0-1
     values = tf.ragged.constant([[10, 11, 12, 13], [], [20, 21]])
     assert windows.take(values).to_list() == [[10, 11, 12], [12, 13], [], [20, 21]]
     pairs = tf.stack([values, values + 1], axis=-1)
@@ -235,12 +235,12 @@ ROOM = "`room` must be at least 1, but a question leaves no room for its passage
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: SlidingWindows(stride=0), "`stride` must be a positive integer. Received: stride=0"),
+        (lambda: SlidingWindows(doc_stride=0), "`doc_stride` must be a positive integer. Received: doc_stride=0"),
         (lambda: SlidingWindows(overlap=-1), "`overlap` must be an integer of at least 0. Received: overlap=-1"),
         (lambda: SlidingWindows(max_windows=0), "`max_windows` must be a positive integer. Received: max_windows=0"),
-        (lambda: SlidingWindows(2, 2), "`stride` and `overlap` must not .* together.* stride=2, overlap=2"),
+        (lambda: SlidingWindows(2, 2), "`doc_stride` and `overlap` must not .* together.* doc_stride=2, overlap=2"),
         (lambda: SlidingWindows(overlap=4).views([9, 9], [5, 4]), r"`overlap` must be less.*room=\[5 4\]"),
-        (lambda: SlidingWindows(stride=2).views([4, 4], [3, -1]), rf"{ROOM}. Received: room=\[ 3 -1\]"),
+        (lambda: SlidingWindows(doc_stride=2).views([4, 4], [3, -1]), rf"{ROOM}. Received: room=\[ 3 -1\]"),
         (
             lambda: reading("middle"),
             "`long_texts` must be one of head, tail, head_tail, refuse, windows. Received: .*'middle'",

@@ -59,7 +59,7 @@ class _Contexts:
 
 
 class QuestionWindows:
-    """The windows of `data.Questions` for one model, whose starts are `stride` tokens apart.
+    """The windows of `data.Questions` for one model, whose starts are `doc_stride` tokens apart.
 
     Each context is tokenized once. Answers are mapped by byte offsets to the smallest span of tokens that covers them.
 
@@ -72,7 +72,7 @@ class QuestionWindows:
             are trained on as questions without an answer.
     """
 
-    def __init__(self, questions, preprocessor, stride: int = 128, max_question_length: int = 64):
+    def __init__(self, questions, preprocessor, doc_stride: int = 128, max_question_length: int = 64):
         self.questions = questions
         tokenizer = preprocessor.tokenizer
         self._contexts = _Contexts(questions.contexts, tokenizer)
@@ -83,7 +83,7 @@ class QuestionWindows:
         self.long_questions = [questions.ids[row] for row in np.flatnonzero(is_long)]
         self._viewed = ViewedTexts(
             preprocessor,
-            SlidingWindows(stride=stride),
+            SlidingWindows(doc_stride=doc_stride),
             self._contexts.ids,
             before=packing.cut(asked, most),
             text=questions.context,

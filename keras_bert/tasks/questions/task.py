@@ -228,7 +228,7 @@ class QuestionAnsweringTask(Task):
             windows = QuestionWindows(
                 questions,
                 self.preprocessor,
-                stride=settings.doc_stride,
+                doc_stride=settings.doc_stride,
                 max_question_length=settings.max_question_length,
             )
         for problem, names in _problems(questions, windows, settings).items():
@@ -266,10 +266,10 @@ class QuestionAnsweringTask(Task):
     def export_options(self, bert):
         questions = self.dev_windows.questions
         options = {}
-        for name, option in QuestionAnswering.from_task.items():
-            options[option] = getattr(self.settings, name)
+        for name in QuestionAnswering.from_task:
+            options[name] = getattr(self.settings, name)
         options["null_threshold"] = bert.null_threshold
-        options["top"] = min(self.settings.n_best, _ALTERNATIVES)
+        options["n_best"] = min(self.settings.n_best, _ALTERNATIVES)
         context = questions.contexts[questions.context[0]]
         options["example"] = {"question": questions.questions[0], "context": context}
         return options

@@ -37,7 +37,7 @@ def test_targets_of_both_directions(folders):
 
 
 def test_mistakes(folders, tmp_path):
-    given = {"data": folders / "rows", "phase": "length:32,steps:2,batch:4", "output_dir": tmp_path / "out"}
+    given = {"data": folders / "rows", "phases": "length:32,steps:2,batch:4", "output_dir": tmp_path / "out"}
     for changes, message in (
         ({}, "--config: a bilm is trained without next sentence prediction. Add --next_sentence=false"),
         ({"config": "bidaf"}, "--config must be a bilm, such as bilm_H-256. Received: --config=bidaf"),

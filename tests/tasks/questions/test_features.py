@@ -42,7 +42,7 @@ def text_of(pieces, ids):
 
 def test_windows_of_a_context(windows, pieces):
     # Room for 12 - 3 - 2 = 7 tokens of the context, with stride 3.
-    found = windows(("a b c d e f g h i j", [entry("1", "x y", ("i j", 16)), entry("2", "z", ("c", 4))]), stride=3)
+    found = windows(("a b c d e f g h i j", [entry("1", "x y", ("i j", 16)), entry("2", "z", ("c", 4))]), doc_stride=3)
     assert found.windows.row.numpy().tolist() == [0, 0, 1, 1]
     inputs, targets = found.inputs(), found.targets()
     assert [text_of(pieces, row) for row in inputs["token_ids"].to_list()] == [
@@ -65,7 +65,7 @@ def test_contradicted_questions_train_as_impossible(windows):
 
 
 def test_inputs_of_a_range_of_windows(windows, monkeypatch):
-    found = windows(("a b c d e f g h i j", [entry(str(number), "x y") for number in range(5)]), stride=3)
+    found = windows(("a b c d e f g h i j", [entry(str(number), "x y") for number in range(5)]), doc_stride=3)
     whole = found.inputs()["token_ids"].to_list()
     assert found.inputs(3, 7)["token_ids"].to_list() == whole[3:7]
     monkeypatch.setattr(viewed_texts, "_PACKED", 3)
@@ -118,7 +118,7 @@ def test_answers_are_cut_from_the_context(windows):
 
 def test_short_contexts_have_fewer_answers(windows):
     """Before a question whose last window begins behind the end of the first ones."""
-    found = windows(("a b", [entry("1", "q")]), (" ".join("c" * 40), [entry("2", "q")]), stride=3)
+    found = windows(("a b", [entry("1", "q")]), (" ".join("c" * 40), [entry("2", "q")]), doc_stride=3)
     zeros = np.zeros(int(found.lengths.numpy().sum()), "float32")
     (_, short, _), (_, long, _) = found.answers({"start": zeros, "end": zeros}, count=20)
     assert ([answer["text"] for answer in short], len(long)) == (["a", "a b", "b"], 20)

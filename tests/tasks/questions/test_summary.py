@@ -25,7 +25,7 @@ def windows(path, preprocessor, version, *questions):
         answers = [{"text": answer, "answer_start": context.index(answer)}] if answer else []
         paragraphs.append({"context": context, "qas": [{"id": str(number), "question": question, "answers": answers}]})
     path.write_text(json.dumps({"version": version, "data": [{"paragraphs": paragraphs}]}))
-    return features.QuestionWindows(data.read(path), preprocessor, stride=3, max_question_length=2)
+    return features.QuestionWindows(data.read(path), preprocessor, doc_stride=3, max_question_length=2)
 
 
 def test_questions(tmp_path, preprocessor):
