@@ -127,6 +127,14 @@ def test_files_without_tags_and_plain_tags(tmp_path):
             assert found.words == [["Ada"], ["x y"]]
 
 
+def test_a_file_like_another_one_has_its_separator(tmp_path):
+    """As a whole: a word may contain a part of it."""
+    train = data.read(write(tmp_path / "train.txt", "Ada::B-PER\nis::O\n"), separator="::")
+    found = data.read(write(tmp_path / "dev.txt", "a:b::O\nc::B-PER\n"), like=train)
+    assert found.words == [["a:b", "c"]]
+    assert found.entities == [[EntitySpan("PER", 1, 2)]]
+
+
 def test_hashtags_are_words_and_doubtful_lines_are_reported(tmp_path, caplog):
     found = data.read(
         write(tmp_path / "x.txt", "#win HT\n#now HT\nyes UH\n\n# a b\nsee V\n#win HT\n\n#z rare\n#now V\n")
