@@ -32,7 +32,9 @@ def test_a_text_that_a_row_lacks_is_an_empty_cell():
 class Rare(Judged):
     """Shows wrong rows alone, each text once."""
 
-    title, none, once = "Hardest words of dev", "No word is wrong.", "word"
+    title = "Hardest words of dev"
+    none = "No word is wrong."
+    once = "word"
     how = "The {shown} hardest, of {wrong} that are wrong."
 
     def overview(self):

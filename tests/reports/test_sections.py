@@ -10,7 +10,8 @@ from keras_bert.reports import sections
 
 def test_calibration():
     """Derived by hand: groups (0.5, 0.6], with 1 of 2 correct, (0.7, 0.8] with 1 of 1 and (0.9, 1] with 1 of 2."""
-    confidence, right = [0.55, 0.6, 0.8, 0.95, 1.0], [True, False, True, False, True]
+    confidence = [0.55, 0.6, 0.8, 0.95, 1.0]
+    right = [True, False, True, False, True]
     found = sections.bins(confidence, right)
     assert [(low, high, count) for low, high, count, _, _ in found] == [(0.5, 0.6, 2), (0.7, 0.8, 1), (0.9, 1.0, 2)]
     assert [accuracy for *_, accuracy in found] == [0.5, 1.0, 0.5]

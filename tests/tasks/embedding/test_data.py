@@ -87,7 +87,8 @@ def test_official_sts(data):
 
 def test_rows_that_share_a_text_are_in_one_fold():
     """A query or a right passage, also by way of other rows; wrong passages do not count."""
-    queries, rights = ["a", "b", "c", "d", "e", "x"], ["u", "v", "v", "a", "w", "x"]
+    queries = ["a", "b", "c", "d", "e", "x"]
+    rights = ["u", "v", "v", "a", "w", "x"]
     rows = EmbeddingExamples("triplets", queries, [[right, "n"] for right in rights])
     assert rows.groups() == [0, 1, 1, 0, 2, 3]
     folds = Folds(3).assign(rows, 1)

@@ -9,7 +9,10 @@ from keras_bert.tasks.embedding import task
 from keras_bert.text.preprocessor import TextPreprocessor
 
 pytestmark = pytest.mark.tensorflow
-A, B, CLS, SEP = 5, 6, 2, 3  # In `pieces`.
+A = 5  # In `pieces`.
+B = 6
+CLS = 2
+SEP = 3
 
 
 def test_absent_passages_have_no_tokens(pieces):
@@ -27,7 +30,8 @@ def test_absent_passages_have_no_tokens(pieces):
 
 
 def test_each_distinct_passage_is_in_one_row():
-    queries, passages = list("abcda"), [["p"], ["q"], ["p"], ["r"], ["q"]]
+    queries = list("abcda")
+    passages = [["p"], ["q"], ["p"], ["r"], ["q"]]
     rows = task.distinct_passages(queries, passages)
     assert (rows.queries, rows.passages) == (list("abdca"), [["p"], ["q"], ["r"], [], []])
     assert rows.also_right == {0: [1], 4: [0]}
@@ -46,7 +50,8 @@ def test_ranks(monkeypatch):
     """In blocks of 4 queries; the vectors have different lengths, which do not matter."""
     monkeypatch.setattr(task, "_BLOCK", 4)
     rng = np.random.default_rng(0)
-    queries, passages = rng.normal(size=(10, 5)), rng.normal(size=(30, 5)) * rng.uniform(1, 9, (30, 1))
+    queries = rng.normal(size=(10, 5))
+    passages = rng.normal(size=(30, 5)) * rng.uniform(1, 9, (30, 1))
     right = rng.integers(0, 30, 10)
     scores = queries @ (passages / np.linalg.norm(passages, axis=1, keepdims=True)).T
     expected = [1 + sum(row > row[own]) for row, own in zip(scores, right, strict=True)]
@@ -77,7 +82,8 @@ def test_mrr_by_hand():
 
 def test_other_right_passages_do_not_count():
     """One query with three right passages: each is the best but for the others."""
-    queries, passages = np.array([[1.0, 0.0]] * 3), np.array([[1, 0], [1, 0.1], [1, 0.2], [1, 0.15]])
+    queries = np.array([[1.0, 0.0]] * 3)
+    passages = np.array([[1, 0], [1, 0.1], [1, 0.2], [1, 0.15]])
     others = {0: [1, 2], 1: [0, 2], 2: [0, 1]}
     found, wrong = task.ranks(queries, passages, np.arange(3), others)
     assert (found.tolist(), wrong.tolist()) == ([1, 1, 2], [-1, -1, 3])

@@ -14,7 +14,8 @@ from keras_bert.tasks.embedding.task import EmbeddingTask  # noqa: E402
 
 pytestmark = pytest.mark.usefixtures("eager")
 
-LENGTH, OVERLAP = 8, 2
+LENGTH = 8
+OVERLAP = 2
 QUERIES = ["a b c d e f g h i j", "k l", "m n o p q r s t", "u"]
 PASSAGES = [["b c", "d e f g h i j k l m n o"], ["a b c d e f g h i j k l m n"], ["q", "r s"], ["t u v w x y z a"]]
 READING = {"sequence_length": LENGTH, "long_texts": "windows", "overlap": OVERLAP}
@@ -43,7 +44,8 @@ def by_hand(bert, text):
     vocabulary = bert.vocabulary
     letters = vocabulary.ids(text.split())
     start, end = vocabulary.ids(["[CLS]", "[SEP]"])
-    room, firsts = LENGTH - 2, [0]
+    room = LENGTH - 2
+    firsts = [0]
     while firsts[-1] + room < len(letters):
         firsts.append(firsts[-1] + room - OVERLAP)
     vectors = []
@@ -73,19 +75,19 @@ def test_training_reads_all_windows(bert, task):
     np.testing.assert_allclose(bert.encode(QUERIES, **READING), outputs["query_embedding"], atol=1e-6)
     assert not outputs["passage_embedding"][1, 1].any()  # It is absent.
     assert task.report.summary.truncated["rows"] == 4
-    right, wrong = (
-        np.array(
-            [by_hand(bert, query) @ by_hand(bert, row[number]) for query, row in zip(QUERIES, PASSAGES, strict=True)]
-        )
-        for number in (0, -1)
-    )
-    expected = np.mean((right > wrong)[[0, 2]])  # The others have no wrong passage.
+    right = []
+    wrong = []
+    for query, row in zip(QUERIES, PASSAGES, strict=True):
+        right.append(by_hand(bert, query) @ by_hand(bert, row[0]))
+        wrong.append(by_hand(bert, query) @ by_hand(bert, row[-1]))
+    expected = np.mean(np.greater(right, wrong)[[0, 2]])  # The others have no wrong passage.
     assert task.report.score(None, outputs) == {"accuracy": expected}
 
 
 def test_micro_batches_learn_the_same(task):
     """Weights after two steps of all rows, in one part or in two."""
-    before, weights = task.bert.model().get_weights(), []
+    before = task.bert.model().get_weights()
+    weights = []
     for parts in (1, 2):
         task.bert.model().set_weights(before)
         trainer = make_trainer(task, micro_batches=parts)

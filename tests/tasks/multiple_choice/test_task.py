@@ -97,19 +97,27 @@ def page(tmp_path_factory):
     return page_of(tmp_path_factory.mktemp("report"), judged, "accuracy")
 
 
+def body_of(table):
+    """Returns the texts of the cells below the head of a table."""
+    lines = []
+    for line in table.find("tbody"):
+        lines.append([text_of(cell) for cell in line])
+    return lines
+
+
 def words(element):
     return " ".join(text_of(element).split())
 
 
 def test_positions_and_numbers_of_choices(page):
     section = page.sections["Choices"]
-    positions, counts = (table.find("tbody") for table in having(section, "list", "table"))
-    assert [[text_of(cell) for cell in row] for row in positions] == [
+    positions, counts = map(body_of, having(section, "list", "table"))
+    assert positions == [
         ["A", "2", "50.0%", "2"],
         ["B", "1", "0.0%", "1"],
         ["C", "0", "–", "0"],
     ]
-    assert [[text_of(cell) for cell in row] for row in counts] == [
+    assert counts == [
         ["2", "2", "50.0%", "50.0%"],
         ["3", "1", "0.0%", "33.3%"],
     ]

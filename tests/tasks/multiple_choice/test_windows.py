@@ -12,7 +12,8 @@ from keras_bert.tasks.base import Start  # noqa: E402
 from keras_bert.tasks.multiple_choice.data import ChoiceData, ChoiceSettings  # noqa: E402
 from keras_bert.tasks.multiple_choice.task import MultipleChoiceTask  # noqa: E402
 
-LENGTH, OVERLAP = 12, 2
+LENGTH = 12
+OVERLAP = 2
 ROOM = LENGTH - 3  # Beside [CLS] and two [SEP].
 TEXTS = ["a b c d e f g h i j k l m n", "a b", "a b c d e f g h", "k"]
 CHOICES = [["p q r", "s"], ["t", "", "u v"], ["a b c d e f g h i", "x"], ["b c d e f g h i", "z"]]
@@ -54,7 +55,8 @@ def by_hand(bert):
             for place, choice in enumerate(choices):
                 if not choice:
                     continue
-                part, choice = text[first : first + room], choice[:most]
+                part = text[first : first + room]
+                choice = choice[:most]
                 ids = np.array([[[start, *part, end, *choice, end]]])
                 segments = np.array([[[0] * (len(part) + 2) + [1] * (len(choice) + 1)]])
                 inputs = {"token_ids": ids, "segment_ids": segments, "padding_mask": np.ones_like(ids)}

@@ -15,7 +15,8 @@ from keras_bert.text import viewed_texts
 
 pytestmark = pytest.mark.tensorflow
 
-CLS, SEP = 2, 3
+CLS = 2
+SEP = 3
 
 
 def entry(name, question, *answers, impossible=False):
@@ -104,7 +105,8 @@ def test_answers_are_cut_from_the_context(windows):
     pieces = len(found.inputs()["token_ids"].to_list()[0])
     start, end = np.zeros(pieces, "float32"), np.zeros(pieces, "float32")
     start[0] = end[0] = 1.5
-    start[3], end[-4] = 4, 3  # From the first token to the "e".
+    start[3] = 4  # From the first token to the "e".
+    end[-4] = 3
     start[-2] = end[-2] = 2
     ((name, answers, null_score),) = found.answers({"start": start, "end": end}, count=3)
     assert (name, null_score) == ("1", 3)
@@ -131,7 +133,8 @@ def test_target_logits_reproduce_the_answers(data, file, inexact):
     preprocessor = keras_bert.TextPreprocessor(data / "vocab" / "bert-base-uncased-vocab.txt", 384)
     windows = QuestionWindows(questions, preprocessor)
     assert (len(windows.long_questions), len(windows.inexact), windows.unmapped) == (0, inexact, [])
-    targets, blocks = windows.targets(), iter(windows.blocks())
+    targets = windows.targets()
+    blocks = iter(windows.blocks())
 
     def predict(inputs):
         """Returns the logits of a perfect model."""

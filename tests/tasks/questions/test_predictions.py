@@ -24,7 +24,8 @@ ANSWERS = [
 
 @pytest.fixture
 def questions():
-    golds, spans = [["é b"], [], ["c d"], []], [[(0, 4)], [], [(5, 8)], []]
+    golds = [["é b"], [], ["c d"], []]
+    spans = [[(0, 4)], [], [(5, 8)], []]
     return Questions(["é b c d"], ["1", "2", "3", "4"], list("wxyz"), np.zeros(4, int), golds, spans, True, [])
 
 
@@ -53,7 +54,8 @@ def test_threshold_positions():
         ([-2.0, -1.0, -1.0, -0.5], [1, 1, 0, 0], -1.5),  # Equal odds are either all answered or not.
         ([-2.0, -1.0, -1.0, -0.5], [1, 1, 1, 0], -0.75),
     ):
-        count, names = len(odds), list("abcd"[: len(odds)])
+        count = len(odds)
+        names = list("abcd"[: len(odds)])
         golds = [["a b"] if answerable else [] for answerable in right]
         questions = Questions(["a b"], names, names, np.zeros(count, int), golds, [[]] * count, True, [])
         answers = [(name, [found("a b", 0.0, 0.0)], value) for name, value in zip(names, odds, strict=True)]

@@ -2,6 +2,7 @@
 
 import csv
 import dataclasses
+import itertools
 import math
 
 import pytest
@@ -55,6 +56,14 @@ def marks(item, style):
     return "".join(text_of(mark) for mark in having(item, style, "mark"))
 
 
+def body_of(table):
+    """Returns the texts of the cells below the head of a table."""
+    lines = []
+    for line in table.find("tbody"):
+        lines.append([text_of(cell) for cell in line])
+    return lines
+
+
 def test_sections_of_both_versions(write):
     names = ["Scores on dev", "Learning curves", "Kinds of questions", "Calibration"]
     names += ["Scores by length of the context", "Hardest questions of dev", "All errors"]
@@ -77,8 +86,8 @@ def test_answer_or_no_answer(write):
         *[row(golds=(), prediction="", exact=1.0, f1=1.0)] * 2,
     ]
     section = write(rows, version_2=True).sections["Answer or no answer"]
-    cells = [[text_of(cell) for cell in line] for line in having(section, "heat", "table")[0].find("tbody")]
-    assert cells == [["answer", "480.0%", "120.0%"], ["no answer", "133.3%", "266.7%"]]
+    (matrix,) = having(section, "heat", "table")
+    assert body_of(matrix) == [["answer", "480.0%", "120.0%"], ["no answer", "133.3%", "266.7%"]]
     assert "6 of 8 decisions are correct, 75.00%." in text_of(section)
     assert rows_of(section, "list") == [
         ["HasAns", "5", "60.0%", "70.0%"],  # (3 + 0.5) / 5
@@ -88,9 +97,7 @@ def test_answer_or_no_answer(write):
 
 
 def tables(section):
-    return [
-        [[text_of(cell) for cell in line] for line in table.find("tbody")] for table in having(section, "list", "table")
-    ]
+    return list(map(body_of, having(section, "list", "table")))
 
 
 KINDS = {
@@ -103,7 +110,7 @@ KINDS = {
 
 
 def test_kinds_of_questions(write):
-    rows = [row(question) for questions in KINDS.values() for question in questions]
+    rows = list(map(row, itertools.chain.from_iterable(KINDS.values())))
     found, _ = tables(write(rows).sections["Kinds of questions"])
     expected = {name: str(len(questions)) for name, questions in KINDS.items()}
     assert dict(line[:2] for line in found) == expected | {"all": str(len(rows))}
@@ -164,7 +171,8 @@ def test_contexts_are_not_repeated_and_all_errors_are_in_a_table(write, tmp_path
 
 
 def test_heads_without_an_answer(write):
-    missed, invented = row(prediction="", probability=0.875), row(golds=())
+    missed = row(prediction="", probability=0.875)
+    invented = row(golds=())
     many = row(golds=["a", "b", "a", "c", "d"], probability=None, prediction="")
     heads = [text_of(items(write([one], version_2=True))[0].find("p")) for one in (missed, invented, many)]
     assert heads == [

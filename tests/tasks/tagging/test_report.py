@@ -1,6 +1,7 @@
 """Report sections about taggers, compared with hand-computed numbers and scikit-learn."""
 
 import dataclasses
+import itertools
 import math
 import random
 
@@ -13,7 +14,8 @@ from keras_bert.tasks.tagging.report import judge_entities, judge_tags
 from tests.runs.parsed import having, page_of, rows_of, text_of
 
 SCORES = [("LOC", 0.5, 1.0, 2 / 3, 1, 2), ("PER", 0.0, 0.0, 0.0, 0, 0), ("all", 0.5, 1.0, 2 / 3, 1, 2)]
-HARDEST, BORDERS = "Hardest sentences of dev", "Borders that are off by one word"
+HARDEST = "Hardest sentences of dev"
+BORDERS = "Borders that are off by one word"
 
 
 def sentence(text, golds=(), predictions=(), confidences=None, separator=" ", **changes):
@@ -50,6 +52,14 @@ def marked(element):
     return [(styles[part.tag].format(part.get("class")).strip(), text_of(part)) for part in parts]
 
 
+def body_of(table):
+    """Returns the texts of the cells below the head of a table."""
+    lines = []
+    for line in table.find("tbody"):
+        lines.append([text_of(cell) for cell in line])
+    return lines
+
+
 def heads(page):
     return [text_of(item.find("p")) for item in page.hard(HARDEST)]
 
@@ -77,10 +87,12 @@ def test_each_kind_of_error(report):
         "line 1 · 1 wrong type, 1 wrong border, 1 wrong type and border, 1 missed, 1 spurious, 1 correct · loss 1"
     ]
     (table,) = having(page.sections["Confusions of types"], "heat", "table")
-    counts = [[cell.text or "" for cell in line.findall("td")] for line in table.find("tbody")]
+    counts = []
+    for line in table.find("tbody"):
+        counts.append("".join(cell.text or "" for cell in line.findall("td")))
     assert [text_of(cell) for cell in table.find("thead")[0]][1:] == ["LOC", "PER", "ORG", "other borders", "missed"]
     # LOC, PER, ORG, other borders, spurious.
-    assert list(map("".join, counts)) == ["00110", "01010", "00001", "011", "100"]
+    assert counts == ["00110", "01010", "00001", "011", "100"]
     assert [text_of(cell) for cell in having(table, "hit")] == ["00.0%", "150.0%", "00.0%"]
     names = ["Types of entities", "Kinds of errors", "Confusions of types", BORDERS, "F1 by length", "Calibration"]
     assert list(page.sections)[2:] == [*names, HARDEST, "All errors"]
@@ -109,7 +121,8 @@ def test_each_entity_is_counted_once():
         assert {tuple(match.gold) for match in found if match.kind == "correct"} == correct
         missed = [match.gold for match in found if match.kind == "missed"]
         spurious = [match.prediction for match in found if match.kind == "spurious"]
-        assert not any(gold.start < other.end and other.start < gold.end for gold in missed for other in spurious)
+        for gold, other in itertools.product(missed, spurious):
+            assert gold.end <= other.start or other.end <= gold.start
 
 
 def test_borders_off_by_one_word(report):
@@ -141,14 +154,13 @@ def test_borders_off_by_one_word(report):
 
 
 def test_f1_by_length(report):
-    one, four, seven = ("A", 0, 1), ("A", 1, 5), ("A", 5, 12)
+    one = ("A", 0, 1)
+    four = ("A", 1, 5)
+    seven = ("A", 5, 12)
     rows = [sentence("a", [one], [one], tokens=3)] * 2
     rows += [sentence(" ".join("w" * 12), [one, four, seven], [one, ("A", 1, 4), seven], tokens=14)]
     page = report(rows + [sentence("a", tokens=20)])
-    sentences, entities = (
-        [[text_of(cell) for cell in line] for line in table.find("tbody")]
-        for table in having(page.sections["F1 by length"], "list", "table")
-    )
+    sentences, entities = map(body_of, having(page.sections["F1 by length"], "list", "table"))
     # 2 of 3 entities of the long sentence are correct: 2 * 2 / (3 + 3). The last sentence has no entity.
     assert sentences == [["3", "2", "100.0%"], ["14", "1", "66.7%"], ["20", "1", NOTHING]]
     assert entities == [
@@ -189,7 +201,8 @@ def test_adjacent_entities_and_combining_characters(report):
 
 
 def test_long_sentences_are_cut(report):
-    words, ends = ["word"] * 1000, [(10 * n, 10 * n + 1) for n in range(20, 80, 10)]
+    words = ["word"] * 1000
+    ends = [(10 * n, 10 * n + 1) for n in range(20, 80, 10)]
     errors = [("A", *end) for end in ends]
     page = report([sentence(" ".join(words), errors, [("A", 0, 1)])])
     (item,) = page.hard(HARDEST)
@@ -236,8 +249,11 @@ def test_tags_of_words(tmp_path):
     names = ["Confusion matrix", "Tags", "Calibration", "Errors by length", HARDEST]
     assert list(page.sections)[2:-1] == names
     (table,) = having(page.sections["Confusion matrix"], "heat", "table")
-    counts = [[int(cell.text) for cell in line.findall("td")] for line in table.find("tbody")]
-    golds, predictions = ("DNVDNX", "DNNNNX")
+    counts = []
+    for line in table.find("tbody"):
+        counts.append([int(cell.text) for cell in line.findall("td")])
+    golds = "DNVDNX"
+    predictions = "DNNNNX"
     assert counts == confusion_matrix(list(golds), list(predictions), labels=list("NDVX")).tolist()
     assert "4 of 6 are correct, 66.67%." in page.text("Confusion matrix")
     assert rows_of(page.sections["Tags"], "list")[1] == ["D", "100.0%", "50.0%", "66.7%", "2", "1"]

@@ -25,9 +25,11 @@ def test_tags_and_types_that_look_alike():
 def test_the_majority_of_dev_for_plain_tags():
     """A model that knows none of dev's words is compared with dev's most frequent tag."""
     gold = [["N", "V"], ["N", "N", "D"]]
-    dev = types.SimpleNamespace(gold_tags=gold, sentences=types.SimpleNamespace(scheme=PLAIN))
-    found = _dev_baseline(dev)
+
+    def dev_of(scheme):
+        return types.SimpleNamespace(gold_tags=gold, sentences=types.SimpleNamespace(scheme=scheme))
+
+    found = _dev_baseline(dev_of(PLAIN))
     assert found["dev_baseline"] == "always N"
     assert found["dev_majority"]["accuracy"] == pytest.approx(3 / 5)
-    dev.sentences.scheme = "iob2"
-    assert _dev_baseline(dev) == {}
+    assert _dev_baseline(dev_of("iob2")) == {}
