@@ -365,7 +365,9 @@ def _entity(place, span, text):
     if not 0 <= start < end <= len(text):
         raise ValueError(f"{place}: the span {start} to {end} is not within the text of {len(text)} characters")
     marked = text[start:end]
-    text_of_span = span.get("text") if isinstance(span, dict) else None
+    text_of_span = None
+    if isinstance(span, dict):
+        text_of_span = span.get("text")
     if isinstance(text_of_span, str) and valid_text(text_of_span) != marked:
         raise ValueError(
             f"{place}: the span {start} to {end} is {marked!r}, not {text_of_span!r}. Expected offsets in characters"

@@ -442,7 +442,9 @@ def _border_excerpt(match):
     """Returns an excerpt with a gold entity and a prediction of the same type, which follows the longer one."""
     gold = match.span(match.gold)
     said = match.span(match.prediction)
-    label_place = gold if gold[1] >= said[1] else said
+    label_place = gold
+    if said[1] > gold[1]:
+        label_place = said
     shown = excerpts(
         match.sentence.text,
         spans=[gold, said],
