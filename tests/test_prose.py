@@ -14,18 +14,30 @@ MOST_ARGUMENTS = 8  # Of a constructor, without `self`.
 COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 OWNERS = ("self", "cls")
 # Names of objects of other packages that are made first and set afterwards: options, protocol buffers, converters.
-SET_AFTERWARDS = (
-    "options",
-    "request",
-    "response",
-    "converter",
-    "graph",
-    "proto",
-    "parser",
-    "handler",
-    "server",
-    "faiss_index",
-)
+SET_AFTERWARDS = ("options", "request", "converter", "graph", "faiss_index")
+# Attributes of Keras, of Python's loggers, warnings and interpreter, and of TensorFlow, which have no other way.
+OF_OTHERS = {
+    "trainable",
+    "dtype_policy",
+    "quantization_config",
+    "mode",
+    "propagate",
+    "msg",
+    "args",
+    "formatwarning",
+    "excepthook",
+    "_gradient_function",
+    "_seed",
+    "_rng",
+}
+# What is best as it is: public signatures, and a function that takes the place of another one.
+EXCEPTIONS = {
+    "keras_bert/layers/transformer.py": "a constructor with 9 arguments",
+    "keras_bert/text/preprocessor.py": "a constructor with 10 arguments",
+    "keras_bert/exporting/export.py": "an attribute set from outside: text_model.predict",
+    "keras_bert/exporting/fused_layers.py": "an attribute set from outside: layer.call",
+    "keras_bert/runs/fit_evaluation.py": "an attribute set from outside: labelled.labels",  # A property, of a copy.
+}
 
 
 def unrelated_values(tree):
@@ -113,8 +125,8 @@ def set_from_outside(tree):
         for target in targets:
             for part in ast.walk(target):
                 if isinstance(part, ast.Attribute) and isinstance(part.ctx, ast.Store):
-                    owner = ast.unparse(part.value)
-                    if owner.split(".")[0].split("[")[0] not in OWNERS + SET_AFTERWARDS:
+                    owner = ast.unparse(part.value).split(".")[0].split("[")[0]
+                    if owner not in OWNERS + SET_AFTERWARDS and part.attr not in OF_OTHERS:
                         yield node.lineno, f"an attribute set from outside: {ast.unparse(part)}"
 
 
@@ -170,9 +182,22 @@ def listed(path):
     files = sorted(path.rglob("*.py")) if path.is_dir() else [path]
     lines = []
     for file in files:
+        name = file.resolve().relative_to(ROOT).as_posix()
         for line, wrong in violations(file.read_text(encoding="utf-8")):
-            lines.append(f"{file}:{line}: {wrong}\n")
+            if EXCEPTIONS.get(name) != wrong:
+                lines.append(f"{file}:{line}: {wrong}\n")
     return lines
+
+
+@pytest.mark.parametrize("folder", ["keras_bert", "pipelines", "research"])
+def test_the_prose_of_the_package(folder):
+    assert listed(ROOT / folder) == []
+
+
+def test_exceptions_are_needed():
+    for name, wrong in EXCEPTIONS.items():
+        found = violations((ROOT / name).read_text(encoding="utf-8"))
+        assert wrong in [text for _, text in found], name
 
 
 if __name__ == "__main__":
