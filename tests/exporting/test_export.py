@@ -544,7 +544,7 @@ def test_only_a_saved_model_of_the_same_model_is_replaced(model_of, preprocessor
         ("classification", {"labels": LABELS, "pair": True}, "`pair` was False, is True"),
         ("encoder", {}, "`head` was 'classification', is 'encoder'"),
     ):
-        with pytest.raises(ValueError, match=f"^`directory` has the .* another model: {found}. .*`overwrite=True`. Re"):
+        with pytest.raises(ValueError, match=f"^the folder has the .* another model: {found}. .*`overwrite=True`. Re"):
             keras_bert.export(model_of(head), preprocessor, folder, **options)
     (folder / "assets.extra" / "keras_bert.json").unlink()
     with pytest.raises(ValueError, match="another model: not one of `export`"):
