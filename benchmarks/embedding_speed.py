@@ -34,7 +34,7 @@ NAMES = {"input_ids": "token_ids", "attention_mask": "padding_mask", "token_type
 def prepare(folder, path, model, most):
     """Writes `texts.npy`, `expected.npy` and `model.onnx`."""
     import keras_bert
-    from keras_bert.tasks.questions import data
+    from keras_bert.tasks.question_answering import data
 
     texts = list(dict.fromkeys(data.read(path).contexts))[:most]
     bert = keras_bert.load(model)

@@ -26,9 +26,9 @@ from benchmarks import contest
 from benchmarks.onnx_file import fused, quantized
 from keras_bert.tasks.classification import glue
 from keras_bert.tasks.classification.predictions import score
-from keras_bert.tasks.questions import data as squad
-from keras_bert.tasks.questions import predictions
-from keras_bert.tasks.questions.features import QuestionWindows
+from keras_bert.tasks.question_answering import data as squad
+from keras_bert.tasks.question_answering import predictions
+from keras_bert.tasks.question_answering.features import QuestionWindows
 
 _MODEL = flags.DEFINE_string("model", None, "Directory of a fine-tuned model.", required=True)
 _TASK = flags.DEFINE_string("task", None, "A GLUE task, or squad.", required=True)

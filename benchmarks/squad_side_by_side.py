@@ -103,8 +103,8 @@ def ours(model, path, precision):
 
 def read_windows(path, preprocessor, questions=None):
     """Returns the windows of the first questions of a file, or of all."""
-    from keras_bert.tasks.questions import data as squad
-    from keras_bert.tasks.questions.features import QuestionWindows
+    from keras_bert.tasks.question_answering import data as squad
+    from keras_bert.tasks.question_answering.features import QuestionWindows
 
     return QuestionWindows(squad.read(path).first(questions), preprocessor, STRIDE)
 
@@ -252,7 +252,7 @@ def prediction(path, model):
 def predictor(path, model, precision, questions):
     """Returns a function that answers the questions and returns the seconds of each part and the equal answers."""
     import keras_bert
-    from keras_bert.tasks.questions import predictions as squad_predictions
+    from keras_bert.tasks.question_answering import predictions as squad_predictions
 
     bert = keras_bert.load(model, dtype=precision)
     preprocessor = bert.preprocessor(LENGTH, padding="longest")

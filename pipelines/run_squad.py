@@ -19,7 +19,7 @@ import pathlib
 
 import keras_bert
 from keras_bert.data.formats import source
-from keras_bert.tasks.questions.data import QuestionSettings
+from keras_bert.tasks.question_answering.data import QuestionSettings
 
 from . import command
 from .arguments import flag

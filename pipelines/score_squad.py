@@ -12,8 +12,8 @@ import pathlib
 import sys
 
 from keras_bert.files import json_text
-from keras_bert.tasks.questions import data as squad
-from keras_bert.tasks.questions import metrics as squad_metrics
+from keras_bert.tasks.question_answering import data as squad
+from keras_bert.tasks.question_answering import metrics as squad_metrics
 
 from . import command
 from .arguments import CommandArguments, flag

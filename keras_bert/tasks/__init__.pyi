@@ -20,9 +20,9 @@ from keras_bert.tasks.embedding.task import EmbeddingTraining as EmbeddingTraini
 from keras_bert.tasks.multiple_choice.task import ChoiceReport as ChoiceReport
 from keras_bert.tasks.multiple_choice.task import ChoiceTraining as ChoiceTraining
 from keras_bert.tasks.multiple_choice.task import MultipleChoiceTask as MultipleChoiceTask
-from keras_bert.tasks.questions.task import QuestionAnsweringTask as QuestionAnsweringTask
-from keras_bert.tasks.questions.task import QuestionReport as QuestionReport
-from keras_bert.tasks.questions.task import QuestionTraining as QuestionTraining
+from keras_bert.tasks.question_answering.task import QuestionAnsweringTask as QuestionAnsweringTask
+from keras_bert.tasks.question_answering.task import QuestionReport as QuestionReport
+from keras_bert.tasks.question_answering.task import QuestionTraining as QuestionTraining
 from keras_bert.tasks.registry import task_named as task_named
 from keras_bert.tasks.reporting import Card as Card
 from keras_bert.tasks.reporting import Findings as Findings

@@ -10,7 +10,7 @@ from keras_bert.tasks.classification.multi_label_task import MultiLabelTask
 from keras_bert.tasks.classification.task import ClassificationTask, RegressionTask
 from keras_bert.tasks.embedding.task import EmbeddingTask
 from keras_bert.tasks.multiple_choice.task import MultipleChoiceTask
-from keras_bert.tasks.questions.task import QuestionAnsweringTask
+from keras_bert.tasks.question_answering.task import QuestionAnsweringTask
 from keras_bert.tasks.rows import not_registered
 from keras_bert.tasks.tagging.task import TaggingTask
 

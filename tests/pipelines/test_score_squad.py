@@ -11,7 +11,7 @@ QUESTIONS = {"q1": ["Köln"], "q2": [], "q3": ["the river Rhine"], "q4": []}
 
 
 def test_version_2_with_odds(tmp_path, monkeypatch, capsys):
-    """tests/tasks/questions/test_metrics.py has the scores. Files have a byte order mark, as on Windows."""
+    """tests/tasks/question_answering/test_metrics.py has the scores. Files have a byte order mark, as on Windows."""
     monkeypatch.chdir(tmp_path)
     rows = [
         {

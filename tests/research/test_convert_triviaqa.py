@@ -6,7 +6,7 @@ import unicodedata
 
 import pytest
 
-from keras_bert.tasks.questions import data as squad
+from keras_bert.tasks.question_answering import data as squad
 from research import convert_triviaqa as triviaqa
 from tests.pipelines.programs import call
 from tests.tasks.files import write

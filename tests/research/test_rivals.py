@@ -10,7 +10,7 @@ import tensorflow as tf
 
 import keras_bert
 from keras_bert.tasks.classification.glue import TASKS
-from keras_bert.tasks.questions import data as squad
+from keras_bert.tasks.question_answering import data as squad
 from pipelines import command
 from research import rivals
 from tests.pipelines.programs import call, finetune, flags_of, mistake, parsed

@@ -5,8 +5,8 @@ import json
 import numpy as np
 import pytest
 
-from keras_bert.tasks.questions import predictions as squad_predictions
-from keras_bert.tasks.questions.data import Questions
+from keras_bert.tasks.question_answering import predictions as squad_predictions
+from keras_bert.tasks.question_answering.data import Questions
 
 
 def found(text, start, end, place=(0, 1)):

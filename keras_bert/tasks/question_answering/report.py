@@ -95,7 +95,7 @@ class JudgedAnswers(Judged):
         if self.version_2:
             decisions = _decisions(self.rows)
         section = page.render(
-            "tasks/questions/report.html",
+            "tasks/question_answering/report.html",
             decisions=decisions,
             kinds=_scores_by_kind(self.rows),
             lengths=_scores_by_length(self.rows),

@@ -5,8 +5,8 @@ import json
 import pytest
 
 from keras_bert.tasks import summary as data_summary
-from keras_bert.tasks.questions import data, features
-from keras_bert.tasks.questions.task import QuestionSettings, summarize, summary_facts
+from keras_bert.tasks.question_answering import data, features
+from keras_bert.tasks.question_answering.task import QuestionSettings, summarize, summary_facts
 from keras_bert.text.preprocessor import TextPreprocessor
 
 pytestmark = pytest.mark.tensorflow

@@ -6,8 +6,8 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from keras_bert.tasks.questions import data as squad
-from keras_bert.tasks.questions import metrics as squad_metrics
+from keras_bert.tasks.question_answering import data as squad
+from keras_bert.tasks.question_answering import metrics as squad_metrics
 
 
 def questions(golds, version_2=False):

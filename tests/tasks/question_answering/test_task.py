@@ -8,8 +8,8 @@ import pytest
 
 import keras_bert
 from keras_bert.tasks.base import Start
-from keras_bert.tasks.questions.data import QuestionSettings, read_all
-from keras_bert.tasks.questions.task import QuestionAnsweringTask
+from keras_bert.tasks.question_answering.data import QuestionSettings, read_all
+from keras_bert.tasks.question_answering.task import QuestionAnsweringTask
 
 pytestmark = [pytest.mark.tensorflow, pytest.mark.usefixtures("eager")]
 SETTINGS = QuestionSettings(version_2=True, sequence_length=16, doc_stride=6)

@@ -6,7 +6,7 @@ import pathlib
 import numpy as np
 
 from keras_bert.files import write_json
-from keras_bert.tasks.questions import metrics as squad_metrics
+from keras_bert.tasks.question_answering import metrics as squad_metrics
 
 _NO_SCORE = -1e30  # Of the best answer if there is none. JSON has no infinity.
 

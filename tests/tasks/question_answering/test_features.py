@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 import keras_bert
-from keras_bert.tasks.questions import data as squad
-from keras_bert.tasks.questions import features as module
-from keras_bert.tasks.questions import metrics as squad_metrics
-from keras_bert.tasks.questions import predictions as squad_predictions
-from keras_bert.tasks.questions.features import QuestionWindows
+from keras_bert.tasks.question_answering import data as squad
+from keras_bert.tasks.question_answering import features as module
+from keras_bert.tasks.question_answering import metrics as squad_metrics
+from keras_bert.tasks.question_answering import predictions as squad_predictions
+from keras_bert.tasks.question_answering.features import QuestionWindows
 from keras_bert.text import viewed_texts
 
 pytestmark = pytest.mark.tensorflow

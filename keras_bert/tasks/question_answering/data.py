@@ -6,7 +6,7 @@ from keras_bert.data.sources import Source
 from keras_bert.data.splits import split_numbers
 from keras_bert.data.squad import ANSWERS, START, Questions, read
 from keras_bert.settings import setting
-from keras_bert.tasks.questions import metrics
+from keras_bert.tasks.question_answering import metrics
 from keras_bert.tasks.rows import Labelled, RowFormat
 
 

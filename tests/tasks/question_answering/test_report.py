@@ -7,8 +7,8 @@ import math
 
 import pytest
 
-from keras_bert.tasks.questions.predictions import AnsweredQuestion
-from keras_bert.tasks.questions.report import judge_answers
+from keras_bert.tasks.question_answering.predictions import AnsweredQuestion
+from keras_bert.tasks.question_answering.report import judge_answers
 from tests.runs.parsed import having, page_of, rows_of, text_of
 
 # Markup in all texts: a report that does not escape it fails every test.

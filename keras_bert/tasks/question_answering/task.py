@@ -15,10 +15,10 @@ from keras_bert.reports.comparisons import compared
 from keras_bert.tasks import summary as data_summary
 from keras_bert.tasks.base import Task
 from keras_bert.tasks.logits import finite
-from keras_bert.tasks.questions import metrics, predictions
-from keras_bert.tasks.questions.data import QuestionRows, QuestionSettings
-from keras_bert.tasks.questions.features import QuestionWindows
-from keras_bert.tasks.questions.report import judge_answers
+from keras_bert.tasks.question_answering import metrics, predictions
+from keras_bert.tasks.question_answering.data import QuestionRows, QuestionSettings
+from keras_bert.tasks.question_answering.features import QuestionWindows
+from keras_bert.tasks.question_answering.report import judge_answers
 from keras_bert.tasks.reporting import Card, Findings, Report, own_data_set
 from keras_bert.tasks.stages import Split, Training
 from keras_bert.tasks.summary import Summary
