@@ -194,7 +194,7 @@ def export(
     directory = pathlib.Path(directory).expanduser()
     check_replaceable(directory, _FILES)
     description = describe(model)
-    parts = AnsweringParts(description, preprocessor, _labels(description, labels), pair, options)
+    parts = AnsweringParts(description, preprocessor, _labels(description, labels), pair, dict(options))
     score_range = _checked_range(description, score_range)
     _check_probes_fit(preprocessor, pair)
     facts = model_facts(parts, example=example, score_range=score_range, columns=columns, task=task)
@@ -229,7 +229,7 @@ def rehearse_export(
     Returns the signatures by name, traced.
     """
     description = describe(model)
-    parts = AnsweringParts(description, preprocessor, _labels(description, labels), pair, options)
+    parts = AnsweringParts(description, preprocessor, _labels(description, labels), pair, dict(options))
     _checked_range(description, score_range)
     signatures = _all_signatures(model, parts, add_signatures)
     _check_example(signatures["serving_default"], example)

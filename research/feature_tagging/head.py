@@ -140,10 +140,10 @@ class BiLSTMTagging(TokenClassification):
     layer = "features"
     saved = ("features",)
     tensors = _names_of_tensors()
-    architectures = ()
+    architectures = ()  # type: ignore[assignment]
     has_prefix = False
     packs = False
-    peft = None
+    peft = None  # type: ignore[assignment]
     run = None  # type: ignore[assignment]
     build = staticmethod(build_bilstm_tagger)
 
