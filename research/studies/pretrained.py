@@ -87,7 +87,7 @@ class PretrainedModels:
             settings,
             records,
             directory,
-            held_out=held_out,
+            eval_data=held_out,
             strategy=self._strategy,
             report_to=[],
         )
