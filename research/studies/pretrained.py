@@ -37,7 +37,7 @@ class PretrainedModels:
         steps = self._scale.steps
         if steps % _PARTS and any(row.share < 1 for row in self._definition.rows):
             raise ValueError(
-                f"--phase: rows with a share of the steps need a number of steps that {_PARTS} divides. "
+                f"--phases: rows with a share of the steps need a number of steps that {_PARTS} divides. "
                 f"Received: {steps}"
             )
 

@@ -158,7 +158,7 @@ def test_only_the_settings_asked_for_count():
 @pytest.mark.slow
 @pytest.mark.usefixtures("files")
 def test_rivals():
-    out, messages = study("rivals", study="rivals", seed=1, rows="gpt,bilstm,elmo", tasks="mrpc", phase=ONE_STEP)
+    out, messages = study("rivals", study="rivals", seed=1, rows="gpt,bilstm,elmo", tasks="mrpc", phases=ONE_STEP)
     assert "2 pre-training runs of 1 steps and 3 fine-tuning runs on MRPC" in messages
     assert re.search(r"estimate: (less than )?\d+ minutes of pre-training and (less than )?\d+ minutes of fi", messages)
     found = results("rivals")

@@ -231,13 +231,13 @@ def test_command(folder):
     files = {"data": "16.tfrecord", "eval_data": "16.tfrecord", "vocab": "vocab.txt", "config": "config.json"}
     given = [f"--{name}={folder}/{value}" for name, value in {**files, "output_dir": "command"}.items()]
     given += ["--eval_examples=21", "--save_every=1"]  # As in `start`, whose programs are compiled.
-    printed = call(PROGRAM, *given, "--phase=length:16,steps:2,batch:16")
+    printed = call(PROGRAM, *given, "--phases=length:16,steps:2,batch:16")
     assert f"report:       {folder}/command/report.html\n" in printed
     assert "backend" in (folder / "command/report.html").read_text()
-    call(PROGRAM, *given, "--phase=length:16,steps:3,batch:16")
+    call(PROGRAM, *given, "--phases=length:16,steps:3,batch:16")
     assert [line["step"] for line in lines(folder / "command", "evaluation")] == [1, 2, 3]
     message = "--strategy: only on TensorFlow. JAX trains on all devices. Received: KERAS_BACKEND=jax"
-    assert mistake(PROGRAM, *given, "--phase=length:16,steps:3,batch:16", "--strategy=one") == message
+    assert mistake(PROGRAM, *given, "--phases=length:16,steps:3,batch:16", "--strategy=one") == message
 
 
 def test_equals_google_tf1(golden, tmp_path):
