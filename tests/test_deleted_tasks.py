@@ -18,7 +18,7 @@ LISTS = ("keras_bert/tasks/registry.py", "keras_bert/tasks/__init__.pyi", "mkdoc
 # The commands of a task, and its page; the class is that in the list of tasks.
 TASKS = {
     "tagging": (["run_tagging"], "entities", "TaggingTask"),
-    "questions": (["run_squad", "score_squad"], "questions", "QuestionAnsweringTask"),
+    "question_answering": (["run_squad", "score_squad"], "questions", "QuestionAnsweringTask"),
     "multiple_choice": (["run_multiple_choice"], "multiple_choice", "MultipleChoiceTask"),
     "embedding": (["run_embedding"], "embedding_training", "EmbeddingTask"),
 }

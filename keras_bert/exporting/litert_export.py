@@ -13,7 +13,7 @@ from ai_edge_litert.interpreter import Interpreter
 
 from keras_bert.checkpoints.save import described, is_quantized, runtime_folder
 from keras_bert.exporting.fused_layers import ReadByGraphs
-from keras_bert.exporting.runtimes import Runner, check_runtime
+from keras_bert.exporting.runtimes import Runner, RuntimeReport, check_runtime
 from keras_bert.layers.registry import positions_named
 from keras_bert.text.signatures import on_ids
 
@@ -29,7 +29,7 @@ def export_litert(
     precision: Literal["float32", "int8"] = "float32",
     lengths: Sequence[int] | None = None,
     **settings,
-) -> None:
+) -> RuntimeReport:
     """Exports a model on token ids as `model.tflite`, with its tokenizer.
 
     Inputs, outputs and the other files of the folder are those of `export_onnx`. The file has built-in operations

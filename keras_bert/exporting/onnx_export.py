@@ -14,7 +14,7 @@ from onnxruntime.quantization import quantize_dynamic
 
 from keras_bert.checkpoints.save import described, is_quantized, runtime_folder
 from keras_bert.exporting.onnx_model import build_onnx
-from keras_bert.exporting.runtimes import Runner, check_runtime
+from keras_bert.exporting.runtimes import Runner, RuntimeReport, check_runtime
 
 _FILE = "model.onnx"
 
@@ -27,7 +27,7 @@ def export_onnx(
     labels: Sequence | None = None,
     precision: Literal["float32", "int8"] = "float32",
     **settings,
-) -> None:
+) -> RuntimeReport:
     """Exports a model on token ids as `model.onnx`, with its tokenizer.
 
     Inputs and outputs are those of the Keras model, see `build_encoder` and the builders of heads: int32 ids, any batch
