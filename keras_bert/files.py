@@ -1,8 +1,10 @@
 """Atomic writes of files and folders, by any number of processes; JSON and its differences; hashes."""
 
 import contextlib
+import csv
 import errno
 import hashlib
+import io
 import itertools
 import json
 import math
@@ -13,6 +15,7 @@ import shutil
 import socket
 import tempfile
 import time
+import types
 
 try:
     import fcntl
@@ -415,6 +418,18 @@ def read_object(path):
 def read_lines(path):
     """Reads a file with a JSON object of measured numbers in each line, see `as_numbers`."""
     return [as_numbers(json.loads(line)) for line in pathlib.Path(path).read_text(encoding="utf-8").splitlines()]
+
+
+def csv_text(columns, rows, *, delimiter=",", with_header=True):
+    """Returns dicts as the lines of a table, which end with LF."""
+    text = io.StringIO()
+    # With LF as `lineterminator`, Python 3.12 and before leave carriage returns without quotes.
+    lines = types.SimpleNamespace(write=lambda line: text.write(line.removesuffix("\r\n") + "\n"))
+    writer = csv.DictWriter(lines, columns, delimiter=delimiter, lineterminator="\r\n")
+    if with_header:
+        writer.writeheader()
+    writer.writerows(rows)
+    return text.getvalue()
 
 
 def fingerprint(value):

@@ -159,11 +159,11 @@ def _has_models(folder):
 
 
 def main(arguments):
-    from keras_bert.serving.server.server import Server, Settings
+    from keras_bert.serving.server.server import Server, ServerSettings
 
     _raise_descriptor_limit()
     grpc_port = arguments.grpc_port if arguments.grpc_port >= 0 else None
-    settings = arguments.fill(Settings, grpc_port=grpc_port)
+    settings = arguments.fill(ServerSettings, grpc_port=grpc_port)
     _log_lines()
     # Garbage collection blocks all requests; freezing library objects keeps it short.
     gc.freeze()

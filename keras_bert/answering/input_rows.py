@@ -38,14 +38,15 @@ def _listed_texts(texts):
     """Returns several texts of any form as a list."""
     # Iterating a frame gives names, a dataset tensors, and an array of pairs arrays.
     is_array_of_pairs = getattr(texts, "ndim", 1) == 2
+    rows = texts
     if in_memory.is_frame(texts) or hasattr(texts, "as_numpy_iterator") or is_array_of_pairs:
-        texts, targets = in_memory.read(texts)
+        rows, targets = in_memory.read(texts)
         if targets is not None:
             raise ValueError(
                 "`texts` is a dataset with targets. Expected texts alone, such as dataset.map(lambda x, y: x)"
             )
     listed = []
-    for text in as_list(texts):
+    for text in as_list(rows):
         listed.append(text.decode() if isinstance(text, bytes) else text)
     return listed
 

@@ -1,11 +1,8 @@
 """Texts to predict, from files and lines, as dicts that `LoadedBert.predict` takes; its answers as lines and files."""
 
-import csv
-import io
 import itertools
 import logging
 import math
-import types
 
 import numpy as np
 
@@ -14,7 +11,7 @@ from keras_bert.data import in_memory
 from keras_bert.data.formats import source
 from keras_bert.data.sources import Place
 from keras_bert.data.text_files import as_text, is_blank
-from keras_bert.files import LinesFile, json_text
+from keras_bert.files import LinesFile, csv_text, json_text
 from keras_bert.heads.answer_forms import form_of
 from keras_bert.heads.answers import flat
 from keras_bert.tasks.classification.predictions import (
@@ -46,7 +43,7 @@ def stream_texts(path, allowed, text_column=None, pair_column=None, choice_colum
     """Yields the rows of a source, or of the file of a path: as they are, and their texts.
 
     Texts are dicts of strings; `choices` is a list of strings. Other columns are ignored; texts may be empty, except
-    for multiple choice. Of a table without names of columns, the row as it is is `None`. For columns see
+    for multiple choice. There, the row as it is is `None` in a table without names of columns. For columns see
     `columns_of`; for those of choices `data.choices.read`. With `words`, of a tagger, a text may be a list of words,
     whose column may have one of the names of `data.in_memory.WORDS`.
     """
@@ -306,21 +303,7 @@ class AnswersFile(LinesFile):
                 columns.update(dict.fromkeys(row))
             self._columns = list(columns)
         self._check_columns(rows)
-        text = io.StringIO()
-        # With LF as `lineterminator`, Python 3.12 and before leave carriage returns without quotes.
-        lines = types.SimpleNamespace(
-            write=lambda line: text.write(line.removesuffix("\r\n") + "\n"),
-        )
-        writer = csv.DictWriter(
-            lines,
-            self._columns,
-            delimiter=self._delimiter,
-            lineterminator="\r\n",
-        )
-        if is_new:
-            writer.writeheader()
-        writer.writerows(rows)
-        return text.getvalue()
+        return csv_text(self._columns, rows, delimiter=self._delimiter, with_header=is_new)
 
     def _check_columns(self, rows):
         """Raises for a row with a column that those which are written, and the header, do not have."""

@@ -140,21 +140,29 @@ def _our_name(path, last):
 
 
 def _names_by_number(paths):
-    """Returns the names of the tensors of a SavedModel by ours; its `paths` number the variables."""
+    """Returns the names of the tensors of a SavedModel by ours; its `paths` number the variables in a fixed order.
+
+    Raises for any other number of variables than that of an encoder with a pooler.
+    """
     count = sum(re.fullmatch(r"variables/\d+", path) is not None for path in paths)
-    blocks = (count - len(_TABLES) - 4) // (2 * len(_BLOCK))
-    ordered = [*_TABLES, "embeddings.LayerNorm.weight", "embeddings.LayerNorm.bias"]
+    first = [*_TABLES, "embeddings.LayerNorm.weight", "embeddings.LayerNorm.bias"]
+    last = ["pooler.dense.weight", "pooler.dense.bias"]
+    variables_of_block = 2 * len(_BLOCK)  # A weight and a bias of each layer.
+    blocks = (count - len(first) - len(last)) // variables_of_block
+    ordered = list(first)
     for number in range(blocks):
         for layer in _BLOCK.values():
             name = f"encoder.layer.{number}.{layer}"
             ordered += [f"{name}.weight", f"{name}.bias"]
-    ordered += ["pooler.dense.weight", "pooler.dense.bias"]
+    ordered += last
     if len(ordered) != count:
         raise ValueError(f"a SavedModel of {count} variables is no encoder of the Model Garden")
 
     names = {ours: paths[f"variables/{number}"] for number, ours in enumerate(ordered)}
-    if f"mlm/variables/{count}" in paths:  # The head follows; its first tensor is the token table.
-        for number, ours in enumerate(list(_MASKED.values())[1:], count):
+    # The model with the head numbers the encoder's variables again, then those of the head, without the shared table.
+    if f"mlm/variables/{count}" in paths:
+        of_head = [ours for ours in _MASKED.values() if ours != _TABLE]
+        for number, ours in enumerate(of_head, count):
             names[ours] = paths[f"mlm/variables/{number}"]
     return names
 

@@ -81,7 +81,7 @@ def read(folder, options):
     else:
         scores_pairs = _is_old_cross_encoder(folder) and checkpoint.metadata.head == classification
     if scores_pairs and head != embedding:
-        return checkpoint.replace(metadata=_cross_encoder(folder, kinds, checkpoint))
+        return checkpoint.replace(metadata=_metadata_of_cross_encoder(folder, kinds, checkpoint))
     if kinds and head != classification:
         return _embedder(folder, kinds, checkpoint)
     return checkpoint
@@ -113,9 +113,9 @@ def _embedder(folder, kinds, checkpoint):
     return checkpoint
 
 
-def _cross_encoder(folder, kinds, checkpoint):
-    """Returns the metadata with the maximum sequence length and what newer releases store next to `modules.json`."""
-    if not kinds:
+def _metadata_of_cross_encoder(folder, kinds, checkpoint):
+    """Returns the metadata with the maximum sequence length and the activation of the scores."""
+    if not kinds:  # An older one, whose config names the activation, which `checkpoint` has already.
         return _with_length_and_casing(folder, checkpoint, "Classifier")
     inner = folder.of_module(folder.modules[0])
     metadata = _with_length_and_casing(inner, checkpoint, "Classifier")
@@ -124,14 +124,21 @@ def _cross_encoder(folder, kinds, checkpoint):
             f"{folder / MODULES}: expected only the module Transformer of a cross-encoder. "
             f"Received: {', '.join(kinds)}; {_OMIT} them"
         )
-    activation = (
-        _checked_settings(folder, SETTINGS, "CrossEncoder").get("activation_fn")
-        or stored_activation(inner.config)[1]
-        or default_activation(inner.config)
-    )
-    config = inner.config | {"sentence_transformers": {"activation_fn": activation}}
+    # Newer ones store it next to `modules.json`; the head reads it where older ones have it.
+    config = inner.config | {"sentence_transformers": {"activation_fn": _activation(folder, inner.config)}}
     with _naming(folder / SETTINGS):
         return head_named(opened_by("CrossEncoder")).read_config(config, metadata)
+
+
+def _activation(folder, config):
+    """Returns the path of the activation of a cross-encoder's scores: of its settings, its config, or the default."""
+    in_settings = _checked_settings(folder, SETTINGS, "CrossEncoder").get("activation_fn")
+    if in_settings:
+        return in_settings
+    _, in_config = stored_activation(config)
+    if in_config:
+        return in_config
+    return default_activation(config)
 
 
 @contextlib.contextmanager

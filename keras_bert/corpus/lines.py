@@ -33,7 +33,7 @@ def lines(path, start=0, stop=math.inf, longest=math.inf):
     """Yields `(place, line)`, the byte offset and the bytes, of the lines of a file that start in a range.
 
     In a `.gz`, bytes are counted after decompression. Lines of more than `longest` bytes are split, after a space if
-    possible.
+    possible; white space at the end of a line stays with the part before it.
     """
     size = -1 if longest == math.inf else longest
     try:
@@ -47,10 +47,15 @@ def lines(path, start=0, stop=math.inf, longest=math.inf):
                 place += len(line)
                 while len(line) == size and not line.endswith(b"\n"):
                     cut = _place_to_cut(line)
-                    yield begin, line[:cut]
                     more = file.readline(cut)
                     place += len(more)
-                    line = line[cut:] + more
+                    rest = line[cut:] + more
+                    is_last = len(more) < cut or more.endswith(b"\n")
+                    if is_last and not rest.strip():  # It would be read as a blank line, which ends a document.
+                        line += more
+                        break
+                    yield begin, line[:cut]
+                    line = rest
                 yield begin, line
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
         raise ValueError(f"{path}: truncated or invalid .gz file: {error}") from None

@@ -137,11 +137,12 @@ def extend_vocabulary(
             f"`vocab_size` must be at least {len(known) - unused + 1}: {known.source} has "
             f"{len(known):,} pieces, and {unused} of them are unused. Received: vocab_size={wanted}"
         )
-    existing = set(map(private_piece, known.wordpieces))
+    existing = set(map(private_piece, known.wordpieces))  # Without special tokens and unused pieces.
     words = _words_of_characters(counts, existing)
     if not words:
         raise ValueError(f"`counts` has no word of the characters of {known.source}. Expected text of its language")
-    size = len(existing) + wanted - len(known) + unused
+    places_for_new = wanted - (len(known) - unused)
+    size = len(existing) + places_for_new
     pieces, losses = grow_and_prune(words[:_MOST_WORDS], existing, size, min_count, progress, kept=len(existing))
     learned = sorted(pieces - existing, key=lambda piece: (-losses[piece], piece))
     extended = extend(known, list(map(public_piece, learned)))

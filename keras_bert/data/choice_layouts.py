@@ -105,14 +105,15 @@ class Layout:
 
     @property
     def required(self):
-        """The columns that the rows must have, and the parameters that name them."""
+        """The columns that the rows must have, and the parameters that name them, `None` for those without one."""
         if self.header:
-            return [DEFAULT_TEXT]
+            return {DEFAULT_TEXT: None}
         parameters = {self.text: "text_column"}
         parameters.update(dict.fromkeys(self.choices, "choice_columns"))
-        for name in (self.label, self.question):
-            if name:
-                parameters[name] = "label_column"
+        if self.label:
+            parameters[self.label] = "label_column"
+        if self.question:
+            parameters[self.question] = None
         return parameters
 
     @property

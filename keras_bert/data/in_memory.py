@@ -361,7 +361,9 @@ def _has_words(elements, place):
     # The batches of a dataset have one size, but for the last one, which may be smaller.
     may_be_batches = set(sizes[:-1]) <= {sizes[0]} and sizes[-1] <= sizes[0]
     has_names = elements[0][1].dtype.kind == "O"
-    if may_be_batches == has_names:
+    is_unclear = may_be_batches and has_names  # Names of tags, or of classes.
+    fits_neither = not may_be_batches and not has_names  # Tags are names.
+    if is_unclear or fits_neither:
         raise ValueError(
             f"`{place}`: elements of the dataset may be words with tags, or batches of words with classes. Expected "
             f"lists of words and of tags, or dataset.unbatch(). Received: {elements[0]!r:.100}"

@@ -33,19 +33,19 @@ def classifier(
     `rows_together` is that of `in_groups`; `logits` adds the output `logits`. `confidence` is a dict, see `Confidence`:
     with a threshold there is the output `answered`, and the label of texts below it is empty.
     """
-    confidence = Confidence.of(confidence)
+    sure = Confidence.of(confidence)
 
     def decide(scores, names):
-        probabilities = tf.nn.softmax(confidence.scaled(scores))
-        label = tf.gather(names, tf.argmax(probabilities, -1))
-        if confidence.threshold is None:
-            return {"label": label, "probabilities": probabilities}
-        answered = tf.reduce_max(probabilities, -1) >= confidence.threshold
-        label = tf.where(answered, label, tf.zeros_like(label))
+        probabilities = tf.nn.softmax(sure.scaled(scores))
+        best = tf.gather(names, tf.argmax(probabilities, -1))
+        if sure.threshold is None:
+            return {"label": best, "probabilities": probabilities}
+        answered = tf.reduce_max(probabilities, -1) >= sure.threshold
+        label = tf.where(answered, best, tf.zeros_like(best))
         return {"label": label, "answered": answered, "probabilities": probabilities}
 
-    scores = _counted_scores(model, preprocessor, rows_together, speaks=speaks_for_class)
-    signatures = _classifier(scores, model, labels, pair, logits, decide)
+    scores_of = _counted_scores(model, preprocessor, rows_together, speaks=speaks_for_class)
+    signatures = _classifier(scores_of, model, labels, pair, logits, decide)
     if zero_shot is None:
         return signatures
     if not pair:
@@ -57,7 +57,7 @@ def classifier(
         )
 
     def scores_of_pairs(text, hypotheses):
-        return scores({"text": text, "pair": hypotheses})
+        return scores_of({"text": text, "pair": hypotheses})
 
     signatures["zero_shot"] = with_nli(zero_shot, scores_of_pairs, labels)
     return signatures

@@ -40,7 +40,7 @@ class Target(NamedTuple):
         return tf.where(self.number == PREDICTED, predicted, self.number)
 
 
-class Reading(NamedTuple):
+class ReadTexts(NamedTuple):
     """Texts as the model reads them, and the words that may explain a logit."""
 
     subject: Subject
@@ -178,7 +178,7 @@ class WordScores:
         return token_counts.with_counts(padded, reading.counts)
 
     def _reading(self, inputs, target):
-        """Returns the `Reading` of texts."""
+        """Returns the `ReadTexts` of texts."""
         if self.form == TOKENS:
             return self._tokens(inputs, target)
         if self.form == CHOICES:
@@ -221,7 +221,7 @@ class WordScores:
         table = WordTable.of(inputs["text"], first)
         if second is not None:
             table = table.joined(WordTable.of(inputs["pair"], second, name="pair"))
-        return Reading(subject, Target(chosen, target.word), table, counts)
+        return ReadTexts(subject, Target(chosen, target.word), table, counts)
 
     def _predicted(self, logits, row):
         """Returns the number of the highest logit of each text, given the logits of sequences and their texts."""
@@ -249,7 +249,7 @@ class WordScores:
         choice_strings = tf.gather(inputs["choices"], chosen, batch_dims=1)
         of_choice = WordTable.of(choice_strings, words.of_chosen(choices, chosen), name="choice")
         table = WordTable.of(inputs["text"], text).joined(of_choice)
-        return Reading(subject, Target(chosen, target.word), table, counts)
+        return ReadTexts(subject, Target(chosen, target.word), table, counts)
 
     def _whole_choices(self, inputs, text, choices, target):
         """Returns the `Subject`, the number of the choice to explain, and the numbers of tokens."""
@@ -299,7 +299,7 @@ class WordScores:
         # Those of the window; what it does not have has no part in the logit.
         counts[token_counts.READ] = subject.lengths()
         explained = Target(tf.where(best < 0, -1, number), chosen.number)
-        return Reading(subject, explained, WordTable.of(text, text_words), counts)
+        return ReadTexts(subject, explained, WordTable.of(text, text_words), counts)
 
     def _outside(self):
         """Returns the number of the tag of words outside of entities, -1 without one."""

@@ -38,7 +38,7 @@ def answerer(
     _check_room(preprocessor)
     tokenizer = preprocessor.tokenizer
     windows = SlidingWindows(doc_stride=doc_stride)
-    question_length = min(max_question_length, preprocessor.packing.room(pair=True) // 2)
+    question_length = preprocessor.packing.question_room(max_question_length)
     candidates = max(n_best, CANDIDATES)
 
     def answer(inputs):

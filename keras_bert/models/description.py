@@ -130,7 +130,7 @@ def blocks_of(layers):
 
 def built(model):
     """Notes that a builder made a model, so that `describe` need not compare its graph; the model refuses texts."""
-    check_texts(model)
+    refuse_texts(model)
     return graph_comparison.built(model, layers_of(model))
 
 
@@ -196,7 +196,7 @@ _FIELDS = dataclasses.fields(Description)
 _FACTS = [field.name for field in _FIELDS if field.default is not dataclasses.MISSING]
 
 
-def check_texts(model):
+def refuse_texts(model):
     """Makes the methods of a model that take data refuse texts with one line."""
     for name in _METHODS:
         setattr(model, name, _refusing_texts(getattr(model, name), name))

@@ -11,7 +11,7 @@ class PackedExamples(NamedTuple):
     """Examples as arrays, `(examples,)` unless noted."""
 
     token_ids: np.ndarray  # `(examples, length)`.
-    first: np.ndarray  # Length of `[CLS] A [SEP]`.
+    first: np.ndarray  # Length of `[CLS] A [SEP]`; that of the row without a B, which else has a `[SEP]` of its own.
     lengths: np.ndarray  # Number of tokens.
     is_random: np.ndarray  # Whether B is random.
     keys: np.ndarray  # Random keys.

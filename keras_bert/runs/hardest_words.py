@@ -54,7 +54,7 @@ def section(bert, judged, train):
     )
 
 
-def _affordable(judged, sequence_length, most):
+def _affordable(by_row, sequence_length, most):
     """Returns the numbers of the hardest rows to explain, and whether others are too long to be among them.
 
     `most` are the tokens to compute for all of them.
@@ -62,12 +62,12 @@ def _affordable(judged, sequence_length, most):
     rows = []
     is_limited = False
     left = most
-    for row in judged.chosen():
-        asked = judged.asked(row)
+    for row in by_row.chosen():
+        asked = by_row.asked(row)
         if asked is None:
             continue
         text, _ = asked
-        cost = _cost(judged, row, text, sequence_length)
+        cost = _cost(by_row, row, text, sequence_length)
         if cost > left:
             is_limited = True
             continue

@@ -1,11 +1,9 @@
 """The file of the rows to train on, with what speaks against their labels: to be corrected and trained on again."""
 
-import csv
-import io
 import pathlib
 
 from keras_bert.data.sources import Source
-from keras_bert.files import json_text, write_text
+from keras_bert.files import csv_text, json_text, write_text
 
 NAME = "rows_to_check"
 _ADDED = ("rank", "predicted", "loss")
@@ -122,11 +120,7 @@ def _json_lines(rows):
 
 
 def _csv_lines(rows):
-    file = io.StringIO()
-    writer = csv.DictWriter(file, list(rows[0]), lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
-    return file.getvalue()
+    return csv_text(list(rows[0]), rows)
 
 
 def _comments(checks):

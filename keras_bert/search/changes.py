@@ -37,7 +37,7 @@ class NewBlock:
 
 
 @dataclasses.dataclass(frozen=True)
-class Plan:
+class IndexChange:
     """A change of an index."""
 
     before: IndexFacts | None  # `None` if the index is built.
@@ -53,7 +53,7 @@ def plan_build(facts):
     graph = 0 if facts.approximate else None
     facts = dataclasses.replace(facts, blocks=blocks, graph=graph)
     new_blocks = tuple(NewBlock(block, added=block.rows) for block in blocks)
-    return Plan(before=None, after=facts, new_blocks=new_blocks)
+    return IndexChange(before=None, after=facts, new_blocks=new_blocks)
 
 
 def plan_addition(facts, count, source, next_id):
@@ -78,7 +78,7 @@ def plan_addition(facts, count, source, next_id):
         graph=_next_graph(facts, len(new_blocks)),
         longest=None,
     )
-    return Plan(before=facts, after=after, new_blocks=tuple(new_blocks), grows_graph=True)
+    return IndexChange(before=facts, after=after, new_blocks=tuple(new_blocks), grows_graph=True)
 
 
 def plan_removal(facts, removed, source):
@@ -120,7 +120,7 @@ def plan_removal(facts, removed, source):
         graph=_next_graph(facts, len(new_blocks)),
         longest=None,
     )
-    return Plan(before=facts, after=after, new_blocks=tuple(new_blocks))
+    return IndexChange(before=facts, after=after, new_blocks=tuple(new_blocks))
 
 
 def _sizes(count, largest):
@@ -166,7 +166,7 @@ def carry_out(directory, plan, passages=(), embed: Any = None):
 
     Args:
         directory: folder of the index.
-        plan: the `Plan`.
+        plan: the `IndexChange`.
         passages: iterable of the passages to add.
         embed: function that returns the vectors of a list of passages, float32 `(passages, width)`.
     """

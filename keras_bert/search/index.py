@@ -23,7 +23,7 @@ from keras_bert.runs.unchanged_inputs import differences
 from keras_bert.search import changes, index_files
 from keras_bert.search.data import checked_id, passage_reader
 from keras_bert.search.index_files import PENDING, IndexFacts, Lines
-from keras_bert.search.nearest import Vectors
+from keras_bert.search.nearest import StoredVectors
 from keras_bert.similarity import unit
 from keras_bert.text.token_counts import told_once
 
@@ -87,7 +87,7 @@ class SearchIndex:
         while True:
             try:
                 lines = [Lines(self.directory, block) for block in facts.blocks]
-                vectors = Vectors(self.directory, facts)
+                vectors = StoredVectors(self.directory, facts)
                 break
             except (ValueError, FileNotFoundError):
                 newer = index_files.find_facts(self.directory)
@@ -226,7 +226,7 @@ class SearchIndex:
         with changes.writing(self.directory):
             self._open()
             keys = index_files.read_keys(self.directory, self.facts)
-            removed = self._numbers(wanted, keys)
+            removed = self._are_wanted(wanted, keys)
             if removed.all():
                 raise ValueError(f"`ids` must leave a passage in the index. Received: all of its {len(self):,}")
             if removed.any():
@@ -234,7 +234,7 @@ class SearchIndex:
                 changes.carry_out(self.directory, changes.plan_removal(self.facts, removed, source))
         self._open()
 
-    def _numbers(self, ids, keys):
+    def _are_wanted(self, ids, keys):
         """Returns which passages have some ids, a boolean array; raises an error if the index lacks one of them."""
         hashes = np.array([index_files.id_key(name) for name in ids], "uint64")
         is_one = np.isin(keys[:, 0], hashes)

@@ -17,7 +17,7 @@ _ROWS = 16384  # Vectors of one product.
 _TOGETHER = 8192  # Vectors whose scores are computed together.
 
 
-class Vectors:
+class StoredVectors:
     """The vectors of an index, in blocks, which are memory-mapped."""
 
     def __init__(self, directory, facts):

@@ -139,13 +139,12 @@ class Teacher:
         if scores[report.metric] > 0:
             share = findings.measured[report.metric] / scores[report.metric]
             text += f"; the student keeps {share:.1%} of the {report.metric.replace('_', ' ')}"
-        compared = findings.with_more(
+        return findings.with_more(
             results={"teacher": {"model": self._name, "scores": scores, "share_kept": share}},
             facts={"scores of the teacher": text},
             messages=[f"teacher: {text}"],
+            note=f"The teacher, {base_name(self._name)}, has on the same rows: {text}.",
         )
-        note = f"The teacher, {base_name(self._name)}, has on the same rows: {text}."
-        return dataclasses.replace(compared, note=note)
 
 
 def _dense(values):

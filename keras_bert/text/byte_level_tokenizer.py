@@ -169,20 +169,24 @@ class ByteLevelTokenizer(Tokenizer, tf.Module):
         return ids.with_values(start), ids.with_values(end)
 
     def _trimmed(self, ids, starts, ends):
-        """Returns the places of pieces without spaces, as RoBERTa's post-processor trims them."""
-        leading = tf.gather(self._leading, ids.values)
+        """Returns the places of pieces, in bytes, without the spaces at their ends, as RoBERTa's post-processor does.
+
+        A piece of spaces alone keeps an empty place, at its end.
+        """
+        leading = tf.gather(self._leading, ids.values)  # Numbers of bytes to trim.
         trailing = tf.gather(self._trailing, ids.values)
         begin = starts.values
         if self._prefix:
-            is_space = tf.gather(self._is_space, ids.values)
-            # A single space at the start of a text may be the one that was added, so that it is not trimmed.
+            # As in the Rust library, one leading space is not trimmed of the first piece, nor of another one that
+            # begins at 0: it may be the space that was added before the text.
             is_first = tf.ragged.range(ids.row_lengths()).values == 0
-            is_kept = (is_first | (starts.values == 0)) & (leading == 1)
+            may_be_added = (is_first | (starts.values == 0)) & (leading == 1)
             begin = tf.where(is_first & (starts.values == 1), 0, starts.values)
-            # One that was added has the place of a character, of which nothing is left.
-            size = tf.where(is_space, ends.values - begin, leading)
-            leading = tf.where(is_kept, 0, size)
-            trailing = tf.where(is_space, size, trailing)
+            # A piece that is the added space alone has the place of the character after it: all of it is trimmed.
+            is_space = tf.gather(self._is_space, ids.values)
+            spaces = tf.where(is_space, ends.values - begin, leading)
+            leading = tf.where(may_be_added, 0, spaces)
+            trailing = tf.where(is_space, spaces, trailing)
         start = tf.minimum(begin + leading, ends.values)
         end = tf.maximum(ends.values - trailing, start)
         return ids.with_values(start), ids.with_values(end)
@@ -205,7 +209,7 @@ def _trimmed_sizes(contents, added):
 
 
 def _split(literals, texts):
-    """Returns the `Parts` of texts."""
+    """Returns the `TextParts` of texts."""
     # The splitting kernel ends a text at NUL.
     parts = literals.split(tf.strings.regex_replace(texts, "\\x00", "\x01"))
     has_nul = tf.reduce_any(tf.strings.regex_full_match(texts, r"(?s)\C*\x00\C*"))

@@ -428,7 +428,7 @@ def _lengths(texts):
 
 
 class PreTokenizer:
-    """Splits normalized texts, strings `(texts,)`, into words: `Parts` without tokens.
+    """Splits normalized texts, strings `(texts,)`, into words: `TextParts` without tokens.
 
     `values` is the pre-tokenizer in `tokenizer.json`.
     """

@@ -13,7 +13,7 @@ _LARGEST = 2**63 - 1
 _LETTER = r"[\pL\pM\p{Nd}\p{Nl}\p{Pc}\x{200c}\x{200d}Ⓐ-ⓩ\x{1f130}-\x{1f149}\x{1f150}-\x{1f169}\x{1f170}-\x{1f189}]"
 
 
-class Parts(NamedTuple):
+class TextParts(NamedTuple):
     """Texts split into parts, some of which are tokens."""
 
     row_splits: tf.Tensor  # Row splits of the parts of each text.
@@ -25,8 +25,8 @@ class Parts(NamedTuple):
 
 
 def without_tokens(row_splits, rest, starts, ends):
-    """Returns `Parts` of which none is a token, such as words."""
-    return Parts(
+    """Returns `TextParts` of which none is a token, such as words."""
+    return TextParts(
         row_splits,
         rest,
         is_token=tf.zeros_like(rest, tf.bool),
@@ -70,13 +70,13 @@ class Literals:
             self._strips_after = _flags("rstrip", matched, order)
 
     def split(self, texts):
-        """Splits strings `(texts,)` into `Parts`."""
+        """Splits strings `(texts,)` into `TextParts`."""
         split = self._split(texts)
         if self._is_single is not None:
             split = self._without_parts_of_words(texts, split)
         is_token = split.is_token
         rows = split.parts.value_rowids()
-        parts = Parts(
+        parts = TextParts(
             split.parts.row_splits,
             rest=tf.where(is_token, "", split.parts.values),
             is_token=is_token,
@@ -153,7 +153,7 @@ def _flags(name, tokens, order):
 
 
 def _with_space_before(parts, rows, takes_space):
-    """Returns `Parts` in which some tokens have the white space at the end of the part before them."""
+    """Returns `TextParts` in which some tokens have the white space at the end of the part before them."""
     is_in_same_text = rows[1:] == rows[:-1]
     gives_space = tf.concat([takes_space[1:] & is_in_same_text, tf.zeros_like(takes_space[:1])], 0)
     rest, given = _without_space(parts, gives_space, f"[{WHITE_SPACE}]+$")

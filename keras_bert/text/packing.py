@@ -44,6 +44,10 @@ class Packing:
         kept_second = self._kept(second, second_length)
         return _sequences(kept_first, kept_second, length, self.vocabulary)
 
+    def question_room(self, max_question_length):
+        """Returns the maximum number of tokens of a question, whose context has at least half of the room of a pair."""
+        return min(max_question_length, self.room(pair=True) // 2)
+
     def room(self, pair=False):
         """Returns the number of tokens of texts that fit, beside `[CLS]` and each `[SEP]`."""
         room = self.sequence_length - 2

@@ -109,20 +109,14 @@ def _is_supported(step, types):
 def unigram_steps(normalizer, pre_tokenizer):
     """Returns what a Unigram tokenizer does before its pieces: steps of a normalizer, and SentencePiece's table.
 
-    White space at the ends and repeated spaces are removed, and a "▁" precedes each word: as in SentencePiece, by one
-    of the two ways in which its vocabularies are converted. Without a table, characters are unchanged.
+    White space at the ends and repeated spaces are removed, and a "▁" precedes each word, as in SentencePiece. Its
+    vocabularies are converted in two ways: either the pre-tokenizer splits at white space (WhitespaceSplit), or the
+    normalizer strips it and joins spaces (Strip and Replace); Metaspace writes the "▁" in both. Steps before the table
+    are those that `normalizer_steps` supports.
     """
     steps = flat_steps(normalizer, "normalizers")
     word_steps = flat_steps(pre_tokenizer, "pretokenizers")
-    before = steps  # The table.
-    after = []
-    table = ""
-    for place, step in enumerate(steps):
-        if step.get("type") == "Precompiled":
-            before = steps[:place]
-            after = steps[place + 1 :]
-            table = step.get("precompiled_charsmap") or ""
-            break
+    before, table, after = _around_table(steps)
     if not _are_those_of_sentencepiece(after, word_steps):
         raise ValueError(
             "the normalizer or the pre-tokenizer of a Unigram vocabulary is not supported. Expected those of "
@@ -130,6 +124,18 @@ def unigram_steps(normalizer, pre_tokenizer):
             f"Received: {[step.get('type') for step in (*steps, *word_steps)]}"
         )
     return normalizer_steps({"type": "Sequence", "normalizers": before}), table
+
+
+def _around_table(steps):
+    """Returns the steps before SentencePiece's table of characters, the table, and the steps after it.
+
+    Without a table, which is then "", characters are unchanged, and all steps come before it.
+    """
+    for place, step in enumerate(steps):
+        if step.get("type") == "Precompiled":
+            table = step.get("precompiled_charsmap") or ""
+            return steps[:place], table, steps[place + 1 :]
+    return steps, "", []
 
 
 def _are_those_of_sentencepiece(after_table, word_steps):

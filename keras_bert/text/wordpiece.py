@@ -321,10 +321,17 @@ def _options(section, vocabulary, lowercase):
 
 
 def _options_of_settings(values, config):
-    """Returns the options that the settings decide, and not the vocabulary's file, `values`."""
+    """Returns the options that `tokenizer_config.json` decides; others are `values`, those of the vocabulary's file.
+
+    `tokenizer_files` has a table of which file decides what.
+    """
     if config.class_name == _JAPANESE:
         return _word_options(config.settings)
-    return _applied_options(values, config)
+    if config.path.name == VOCABULARY_FILE:
+        return _options_beside_pieces(config)
+    if config.class_name in _BERT_CLASSES | {_MPNET}:
+        return _options_of_class(values, config)
+    return {}  # Classes that take everything from `tokenizer.json`, such as PreTrainedTokenizerFast.
 
 
 def _word_options(settings):
@@ -345,36 +352,37 @@ def _word_options(settings):
     }
 
 
-def _applied_options(values, config):
-    """Returns the options that replace those of the vocabulary's file, `values`; `tokenizer_files` has a table of them.
+def _options_of_class(values, config):
+    """Returns the options of a tokenizer of BERT's classes: those of the settings, or else the class's own.
 
-    Warns if a value of `tokenizer.json` changes that `tokenizer_config.json` does not name.
+    Warns if the class's own value is another one than that of `tokenizer.json`, in `values`.
     """
-    if config.path.name == VOCABULARY_FILE:
-        return _options_beside_pieces(config)
-    if config.class_name not in _BERT_CLASSES | {_MPNET}:
-        return {}
-    applied = {}
+    options = {}
     changes = []
     for option in FILE_OPTIONS:
         # The class always has its own maximum word length, but not in a folder that was not made for transformers.
         if option.name == "max_word_length" and config.longest_word is not None:
             continue
         value = config.settings.get(option.setting, option.of_class)
-        applied[option.name] = value
+        options[option.name] = value
+        is_said = option.setting in config.settings
         in_file = values[option.name]
-        if option.setting not in config.settings and in_file not in (value, None):
+        if not is_said and in_file is not None and in_file != value:
             changes.append(f"{option.name} ({in_file!r}, {value!r})")
     if changes:
-        _LOG.warning(
-            "%s and the tokenizer's class, %sTokenizer, disagree on %s. The class decides, as in transformers; "
-            'for the file\'s settings, write "tokenizer_class": "PreTrainedTokenizerFast" into %s',
-            config.path,
-            config.class_name,
-            ", ".join(changes),
-            SETTINGS,
-        )
-    return applied
+        _warn_of_changes(config, changes)
+    return options
+
+
+def _warn_of_changes(config, changes):
+    _LOG.warning(
+        "%s and the tokenizer's class, %sTokenizer, disagree on %s. The class decides, as in transformers; "
+        'for the file\'s settings, write "tokenizer_class": "PreTrainedTokenizerFast" into %s',
+        config.path,
+        config.class_name,
+        ", ".join(changes),
+        SETTINGS,
+    )
 
 
 def _options_beside_pieces(config):

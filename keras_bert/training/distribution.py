@@ -158,7 +158,10 @@ def all_reduce(tensors):
 
 
 def gather_rows(tree):
-    """Returns tensors with the rows of all replicas, equally many each; gradients stop. Call in a replica context."""
+    """Returns tensors with the rows of all replicas, equally many each. Call in a replica context.
+
+    Gradients stop at a sum over replicas; the tensors of a single replica are returned as they are.
+    """
     replica = tf.distribute.get_replica_context()
     count = replica.num_replicas_in_sync
     index = replica.replica_id_in_sync_group

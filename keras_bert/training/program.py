@@ -21,7 +21,7 @@ _NAMES = ("name", "_name", "_path", "_auto_name")  # Attributes of layers.
 
 
 @dataclasses.dataclass(frozen=True)
-class Parts:
+class ProgramParts:
     """What the runs of a program have: each run may have another model, of the same graph, and another optimizer."""
 
     model: keras.Model
@@ -48,7 +48,7 @@ class GraphKey:
 
     @classmethod
     def of(cls, parts):
-        """Returns the key of some `Parts`; `None` if their graph may depend on more than a key states."""
+        """Returns the key of some `ProgramParts`; `None` if their graph may depend on more than a key states."""
         model = parts.model
         optimizer = parts.optimizer
         if not isinstance(optimizer, AdamW) or not len(linear_numbers(optimizer.schedule)):
@@ -179,7 +179,7 @@ def _replaced(config, numbers):
 
 
 class Program:
-    """The graphs of some `Parts`, each traced once.
+    """The graphs of some `ProgramParts`, each traced once.
 
     Tracing takes seconds, more than the steps of a small run, and TensorFlow never frees all of a traced graph. Runs
     that differ in values alone therefore have one program, see `Programs`.

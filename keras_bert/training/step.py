@@ -149,7 +149,7 @@ class TrainStep:
             return gradients, losses
 
         gradients, losses = self._sum_over_micro_batches(compute, tf.zeros(len(self.losses) + 1))
-        return gradients, losses, []
+        return gradients, losses, []  # `_check_undivided` refuses models with variables to update.
 
     def _accumulate_together(self, batch, totals, seed):
         """Returns the same as `_accumulate` for losses of the whole global batch, such as in-batch negatives."""

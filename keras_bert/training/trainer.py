@@ -17,7 +17,7 @@ from keras_bert.training.callbacks import TensorBoard, adapted
 from keras_bert.training.distribution import is_chief
 from keras_bert.training.interruption import InterruptedEvaluation, Interruption, stopped
 from keras_bert.training.losses import Loss, Score
-from keras_bert.training.program import Parts, Programs
+from keras_bert.training.program import ProgramParts, Programs
 from keras_bert.training.run_log import RunLog
 from keras_bert.training.run_state import RunState, Selection, run_settings
 from keras_bert.training.step import StepOptions
@@ -94,7 +94,7 @@ class Trainer:
         self._settings.update(settings or {})
         with announced("building the model", show=self._chief), self.strategy.scope():
             model = model_fn()
-            parts = Parts(
+            parts = ProgramParts(
                 model=model,
                 optimizer=optimizer_fn(model),
                 losses=self.losses,

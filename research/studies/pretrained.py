@@ -98,7 +98,7 @@ class PretrainedModels:
             return
         folder = self.folder(recipe)
         steps_to_keep = self._kept_steps(recipe)
-        self._check_kept(folder, steps_to_keep)
+        self._remove_if_incomplete(folder, steps_to_keep)
         run = self.create_run(recipe, folder)
 
         def keep():
@@ -113,7 +113,7 @@ class PretrainedModels:
         self.check_unchanged(recipe)
         write_json(self._result(recipe), results, measured=True)
 
-    def _check_kept(self, folder, kept):
+    def _remove_if_incomplete(self, folder, kept):
         """Starts again if a model to keep is missing, since the process was killed while it was written."""
         newest = newest_step(folder)
         if not newest:

@@ -72,11 +72,18 @@ def test_long_lines_are_split_after_spaces(tmp_path, seed):
     for place, whole in keep_ends(content):
         parts = [line for begin, line in lines(path, longest=size) if begin == place]
         assert b"".join(parts) == whole
-        assert all(part.decode() and len(part) <= size for part in parts)
+        assert all(part.decode() and len(part.rstrip()) <= size for part in parts)
+        assert len(parts) == 1 or parts[-1].strip()  # Not a blank line.
         for part, following in itertools.pairwise(parts):
             # After a space, unless the bytes that fit contain none.
             assert part.endswith(b" ") or b" " not in (part + following)[: size - 4]
         assert len(parts) == 1 or len(whole) >= size
+
+
+@pytest.mark.parametrize("end", [b"", b"\n", b"  \n", b" \r\n"])
+def test_the_end_of_a_long_line_is_no_blank_line(tmp_path, end):
+    path = write(tmp_path / "a.txt", b"abc def " + end)
+    assert list(lines(path, longest=8)) == [(0, b"abc def " + end)]
 
 
 def test_long_lines_are_read_in_parts(tmp_path, monkeypatch):

@@ -15,7 +15,7 @@ import pytest
 from keras_bert.search import changes, index_files
 from keras_bert.search.data import Passage
 from keras_bert.search.index_files import IndexFacts
-from keras_bert.search.nearest import Vectors
+from keras_bert.search.nearest import StoredVectors
 
 WIDTH = 8
 
@@ -81,7 +81,7 @@ def answers(directory, count):
     """Returns the numbers and scores of all passages for some queries, and the ids of all."""
     facts = index_files.find_facts(directory)
     queries = np.random.default_rng(5).standard_normal((count, facts.width)).astype("float32")
-    numbers, scores = Vectors(directory, facts).nearest(queries, facts.passages)
+    numbers, scores = StoredVectors(directory, facts).nearest(queries, facts.passages)
     return numbers.tolist(), scores.tolist(), ids(directory), facts.source
 
 
@@ -145,7 +145,7 @@ def test_int8_keeps_its_ranges(tmp_path):
     add(tmp_path, passages[50:])
     exact = vectors_of(passages)
     facts = remove(tmp_path, {"p3", "p55"})
-    stored = Vectors(tmp_path, facts)._some(np.arange(58))
+    stored = StoredVectors(tmp_path, facts)._some(np.arange(58))
     np.testing.assert_allclose(stored, np.delete(exact, [3, 55], 0), atol=0.03)
     add(tmp_path, passages[3:4])
     remove(tmp_path, {f"p{number}" for number in range(50, 60)} | {"p3"})

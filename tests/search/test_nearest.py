@@ -4,7 +4,7 @@ import faiss
 import numpy as np
 import pytest
 
-from keras_bert.search.nearest import Vectors
+from keras_bert.search.nearest import StoredVectors
 from tests.search.test_changes import build, passages_of
 
 WIDTH = 48
@@ -33,7 +33,7 @@ def expected(stored, queries, top):
 def test_order_and_scores_do_not_depend_on_the_number_of_queries(tmp_path, vectors, dtype, block, scale):
     """Equal vectors are in order, also where more of them have the last score than are wanted."""
     facts = build(tmp_path, passages_of(range(700)), vectors * scale, dtype=dtype, block=block)
-    index = Vectors(tmp_path, facts)
+    index = StoredVectors(tmp_path, facts)
     stored = np.concatenate(
         [
             part.reconstruct_n(0, part.ntotal)
@@ -54,16 +54,16 @@ def test_a_thousand_equal_vectors(tmp_path):
     """More than any number of candidates."""
     vectors = np.repeat(np.random.default_rng(0).standard_normal((1, WIDTH)), 1000, 0).astype("float32")
     vectors[0] = -vectors[0]
-    index = Vectors(tmp_path, build(tmp_path, passages_of(range(1000)), vectors, block=300))
+    index = StoredVectors(tmp_path, build(tmp_path, passages_of(range(1000)), vectors, block=300))
     for count in (1, 64):
         numbers, _ = index.nearest(vectors[1:2].repeat(count, 0), 5)
         assert numbers.tolist() == [[1, 2, 3, 4, 5]] * count
 
 
 def test_scores_of_a_graph_are_those_of_the_exact_search(tmp_path, vectors):
-    exact = Vectors(tmp_path / "exact", build(tmp_path / "exact", passages_of(range(700)), vectors, block=300))
+    exact = StoredVectors(tmp_path / "exact", build(tmp_path / "exact", passages_of(range(700)), vectors, block=300))
     facts = build(tmp_path / "graph", passages_of(range(700)), vectors, block=300, approximate=True)
-    graph = Vectors(tmp_path / "graph", facts)
+    graph = StoredVectors(tmp_path / "graph", facts)
     queries = np.random.default_rng(2).standard_normal((70, WIDTH)).astype("float32")
     _, scores = exact.nearest(queries, 700)
     numbers, found = graph.nearest(queries, 700)
@@ -78,7 +78,7 @@ def test_scores_of_a_graph_are_those_of_the_exact_search(tmp_path, vectors):
 
 
 def test_empty_queries(tmp_path, vectors):
-    index = Vectors(tmp_path, build(tmp_path, passages_of(range(700)), vectors))
+    index = StoredVectors(tmp_path, build(tmp_path, passages_of(range(700)), vectors))
     numbers, scores = index.nearest(np.zeros([0, WIDTH], "float32"), 3)
     assert numbers.shape == scores.shape == (0, 3)
 

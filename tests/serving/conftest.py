@@ -182,7 +182,7 @@ class Running:
 @pytest.fixture(scope="session")
 def running():
     """A context manager that starts a server for a folder."""
-    from keras_bert.serving.server.server import Server, Settings
+    from keras_bert.serving.server.server import Server, ServerSettings
 
     @contextlib.contextmanager
     def start(folder, ready=True, **settings):
@@ -190,7 +190,7 @@ def running():
         thread = threading.Thread(target=loop.run_forever, daemon=True)
         thread.start()
         settings = {"port": 0, "grpc_port": 0, "poll_seconds": 0.05, "shutdown_seconds": 5.0, **settings}
-        server = Server(folder, Settings(**settings))
+        server = Server(folder, ServerSettings(**settings))
         asyncio.run_coroutine_threadsafe(server.start(), loop).result(60)
         try:
             until(lambda: server.shelf.ready or not ready)

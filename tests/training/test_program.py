@@ -22,7 +22,7 @@ from keras_bert.training.losses import (
     span_loss,
     token_loss,
 )
-from keras_bert.training.program import GraphKey, Parts, Programs, value_key
+from keras_bert.training.program import GraphKey, ProgramParts, Programs, value_key
 from keras_bert.training.schedule import LinearSchedule, linear_numbers, linear_rate
 from keras_bert.training.seeds import set_random_seed
 from keras_bert.training.step import StepOptions
@@ -157,7 +157,7 @@ def parts(config, model=(), optimizer=(), schedule=None, loss=LOSS, means=(), **
     made = build(config, **dict(model))
     rate = LinearSchedule(1e-3, 10) if schedule is None else schedule
     made_optimizer = keras_bert.create_optimizer(made, rate, **dict(optimizer))
-    return Parts(made, made_optimizer, [loss], list(means), tf.distribute.get_strategy(), StepOptions(**options))
+    return ProgramParts(made, made_optimizer, [loss], list(means), tf.distribute.get_strategy(), StepOptions(**options))
 
 
 def test_the_key_of_a_graph(config):
@@ -241,7 +241,7 @@ def test_graphs_that_a_key_does_not_describe_are_not_shared(config):
     def key(layer, schedule=None):
         model = keras.Model(inputs, layer(inputs))
         optimizer = keras_bert.AdamW(LinearSchedule(0.1, 3) if schedule is None else schedule)
-        return GraphKey.of(Parts(model, optimizer, [LOSS], [], tf.distribute.get_strategy(), StepOptions()))
+        return GraphKey.of(ProgramParts(model, optimizer, [LOSS], [], tf.distribute.get_strategy(), StepOptions()))
 
     assert key(keras.layers.Dense(2)) == key(keras.layers.Dense(2)) is not None  # Keras has counted their names.
     assert key(Mine(2)) is None

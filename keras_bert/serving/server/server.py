@@ -11,7 +11,7 @@ from aiohttp import web
 from keras_bert.serving.errors import one_line
 from keras_bert.serving.server.rest import Rest
 from keras_bert.serving.server.rpc import Rpc
-from keras_bert.serving.server.service import Service, Settings
+from keras_bert.serving.server.service import ServerSettings, Service
 
 _LOG = logging.getLogger("keras_bert.serving")
 
@@ -20,7 +20,7 @@ class Server:
     """Serves a folder of `<model>/<version>/saved_model.pb` at `port` and `grpc_port` until stopped."""
 
     def __init__(self, directory, settings=None):
-        self._settings = settings or Settings()
+        self._settings = settings or ServerSettings()
         service = Service(directory, self._settings)
         self.shelf = service.shelf
         self.batcher = service.batcher

@@ -21,7 +21,7 @@ _ROWS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
 
 
 @dataclasses.dataclass(frozen=True)
-class Settings:
+class ServerSettings:
     """Server settings."""
 
     host: str = "127.0.0.1"

@@ -281,9 +281,9 @@ class JudgedSets(Judged):
     def _sizes(self):
         """Returns how many labels rows have and how many are predicted, as a matrix with the names of its rows."""
         true = np.minimum(self.targets.sum(1), _MOST_LABELS)
-        predicted = np.minimum(self.decisions.sum(1), _MOST_LABELS)
-        size = int(max(true.max(), predicted.max())) + 1
-        counts = np.bincount(true * size + predicted, minlength=size**2).reshape(size, size)
+        predicted_sizes = np.minimum(self.decisions.sum(1), _MOST_LABELS)
+        size = int(max(true.max(), predicted_sizes.max())) + 1
+        counts = np.bincount(true * size + predicted_sizes, minlength=size**2).reshape(size, size)
         names = list(map(str, range(size)))
         if size == _MOST_LABELS + 1:
             names[_MOST_LABELS] = f"{_MOST_LABELS} or more"

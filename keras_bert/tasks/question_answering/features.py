@@ -78,7 +78,7 @@ class QuestionWindows:
         self._contexts = _Contexts(questions.contexts, tokenizer)
         (asked,) = tokenized(lambda texts: [tokenizer(texts)], questions.questions)
         # Not the rule for pairs: as in Google's program, only the question is truncated, the context is split.
-        most = min(max_question_length, preprocessor.packing.room(pair=True) // 2)
+        most = preprocessor.packing.question_room(max_question_length)
         is_long = asked.row_lengths().numpy() > most
         self.long_questions = [questions.ids[row] for row in np.flatnonzero(is_long)]
         self._viewed = ViewedTexts(

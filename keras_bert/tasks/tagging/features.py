@@ -22,11 +22,11 @@ _NO_TOKEN = -1
 _IGNORED = -1  # Target of tokens without a tag.
 _NEVER = -1e9  # Logit of the tags that a word without tokens does not get.
 
-# Coordinates: see `Words`. A *window* has tokens of one unit, a sentence or a whole document. The words of a text also
-# have *bytes* in it; entities of texts are in *characters*, all other entities in words of their sentence.
+# Coordinates: see `SentenceWords`. A *window* has tokens of one unit, a sentence or a whole document. The words of a
+# text also have *bytes* in it; entities of texts are in *characters*, all other entities in words of their sentence.
 
 
-class Words(NamedTuple):
+class SentenceWords(NamedTuple):
     """The words of all sentences and their tokens.
 
     A *sentence* is a row of the file; its *words* and *tokens* are numbered over all sentences, so that they index flat
@@ -47,10 +47,10 @@ class Words(NamedTuple):
 
 
 def _words_of_lists(sentences, tokenizer):
-    """Returns the `Words` of lists of words."""
+    """Returns the `SentenceWords` of lists of words."""
     ids, sizes = _tokens_of_words(sentences, tokenizer)
     first_token = np.cumsum(sizes) - sizes
-    return Words(
+    return SentenceWords(
         ids=ids,
         counts=np.array(list(map(len, sentences))),
         first_token=np.where(sizes > 0, first_token, _NO_TOKEN),
@@ -73,13 +73,13 @@ def _tokens_of_words(sentences, tokenizer):
 
 
 def _words_of_texts(texts, tokenizer):
-    """Returns the `Words` of texts, which are those of BERT: a token and the `##` tokens that follow it."""
+    """Returns the `SentenceWords` of texts, which are those of BERT: a token and the `##` tokens that follow it."""
     ids, starts, ends = tokenized(tokenizer.with_offsets, texts)
     starts_part = tokenizer.word_starts(ids).numpy()
     first_token = np.flatnonzero(starts_part)
     sentence = ids.value_rowids().numpy()
     places = tokenizer.word_places(ids, starts, ends)
-    return Words(
+    return SentenceWords(
         ids=ids,
         counts=np.bincount(sentence[first_token], minlength=len(texts)),
         first_token=first_token,
