@@ -224,7 +224,9 @@ def _program(name):
     if not os.path.exists(path) or os.path.abspath(shutil.which(name) or "") == path:
         return name
     relative = os.path.relpath(path)
-    return shlex.quote(path if relative.startswith(os.pardir) else relative)
+    if relative.startswith(os.pardir):
+        return shlex.quote(path)
+    return shlex.quote(relative)
 
 
 def print_next(line, what=None):

@@ -151,7 +151,9 @@ class FinetuningFlags(Hyperparameters, Training):
             few_examples=few_examples,
             source=self.divided_source if self.divides else None,
         )
-        return CrossValidation(plan) if self.divides else Finetuning(plan)
+        if self.divides:
+            return CrossValidation(plan)
+        return Finetuning(plan)
 
     def _few_examples(self, task, folds):
         """Returns what trains models on few texts by another method than steps of the whole model."""

@@ -254,14 +254,18 @@ def _explanation(output, row):
     target = int(output["target"])
     explanation = {
         "words": _scored_words(output, _scored_texts(row, target)),
-        "target": target if target >= 0 else None,
+        "target": _number_or_none(target),
     }
     if "word" in output:
-        word = int(output["word"])
-        explanation["word"] = word if word >= 0 else None
+        explanation["word"] = _number_or_none(int(output["word"]))
     for name in ("value", "baseline", "difference", "delta"):
         explanation[name] = float(output[name])
     return explanation
+
+
+def _number_or_none(number):
+    """Returns a number, and `None` for -1, which stands for none in outputs of signatures."""
+    return number if number >= 0 else None
 
 
 def _scored_texts(row, target):

@@ -71,7 +71,9 @@ def page(title, explanations):
 
 def _short(text):
     """Returns a word for a line: a single one may have a million characters."""
-    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
+    if len(text) > _LONGEST:
+        return f"{text[:_LONGEST]}..."
+    return text
 
 
 def _signed(score):

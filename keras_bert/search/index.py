@@ -305,11 +305,15 @@ def model_facts(bert):
     if not isinstance(bert, LoadedBert):
         raise ValueError(f"an index needs a BERT that `keras_bert.load` returns. Received: {bert!r:.100}")
     model = _embedding_model(bert)
-    # A pooler that the checkpoint lacks is random.
-    weights = [weight for weight in model.weights if bert.has_pooler or "pooler/" not in weight.path]
-    arrays = (keras.ops.convert_to_numpy(keras.ops.cast(weight.value, "float32")) for weight in weights)
-    facts = model_identity(bert.metadata, bert.config, arrays)
+    facts = model_identity(bert.metadata, bert.config, _arrays(model, bert.has_pooler))
     return {name: value for name, value in facts.items() if name not in _WITHOUT_INFLUENCE}
+
+
+def _arrays(model, has_pooler):
+    """Yields the weights as float32, without those of a pooler that the checkpoint lacks, which are random."""
+    for weight in model.weights:
+        if has_pooler or "pooler/" not in weight.path:
+            yield keras.ops.convert_to_numpy(keras.ops.cast(weight.value, "float32"))
 
 
 def _embedding_model(bert):

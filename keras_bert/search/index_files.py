@@ -23,6 +23,7 @@ import re
 
 import numpy as np
 
+from keras_bert.checks import is_count
 from keras_bert.files import json_text, read_json, replacing, unfinished, write_json
 
 FACTS = "index.json"
@@ -121,10 +122,11 @@ def read_facts(directory, name=FACTS):
 
 
 def _check_sizes(facts):
-    sizes = [facts.passages, facts.width, facts.block, *(block.rows for block in facts.blocks)]
-    if not isinstance(facts.model, dict) or any(type(size) is not int or size < 1 for size in sizes):
+    rows = [block.rows for block in facts.blocks]
+    are_sizes = all(is_count(size) for size in (facts.passages, facts.width, facts.block, *rows))
+    if not isinstance(facts.model, dict) or not are_sizes:
         raise ValueError(f"its model must be an object and its sizes positive integers. {DAMAGED}")
-    if sum(block.rows for block in facts.blocks) != facts.passages:
+    if sum(rows) != facts.passages:
         raise ValueError(f"its blocks must have {facts.passages} passages together. {DAMAGED}")
 
 

@@ -114,7 +114,7 @@ def beam_search(decoder, source_ids, source_mask, max_length, *, start_id, end_i
     columns = ops.arange(allowed.length, dtype="int32")
 
     def body(step, ids, scores, parents, caches, ended, running):
-        last = ops.where(step > 0, ops.sum(ops.where(columns == step - 1, ids, 0), axis=-1), start_id)
+        last = _last_tokens(ids, columns, step, start_id)
         logits, caches = decoder.logits(last, step, _follow(caches, parents), memory)
         best, parents, tokens = _candidates(logits, scores, allowed, step, 2 * size)
         ids = ops.where(columns == step, tokens[..., None], _rows(ids, parents))
@@ -126,31 +126,39 @@ def beam_search(decoder, source_ids, source_mask, max_length, *, start_id, end_i
         ids = _rows(ids, chosen)
         parents = ops.take_along_axis(parents, chosen, axis=1)
         worst_ended = ended[1][:, -1]
-        better = ops.logical_and(scores[:, 0] / normalizer > worst_ended, step + 1 < allowed.limits)
+        is_better = scores[:, 0] / normalizer > worst_ended
+        is_short = step + 1 < allowed.limits
+        better = ops.logical_and(is_better, is_short)
         return step + 1, ids, scores, parents, caches, ended, ops.logical_and(running, better)
 
     def goes_on(step, ids, scores, parents, caches, ended, running):
         return ops.logical_and(step < allowed.length, ops.any(running))
 
     no_ids = ops.full((batch, size, allowed.length), -1, "int32")
-    start = (
-        0,  # step
-        no_ids,
-        ops.where(ops.arange(size) == 0, 0.0, FORBIDDEN) + ops.zeros((batch, size)),  # scores: one beam is there
-        ops.zeros((batch, size), "int32"),  # parents
-        decoder.caches(batch * size, allowed.length),
-        (no_ids, ops.full((batch, size), FORBIDDEN)),  # ended
-        allowed.limits > 0,  # running
-    )
+    of_first_beam = ops.where(ops.arange(size) == 0, 0.0, FORBIDDEN)  # At the start, there is one.
+    scores = of_first_beam + ops.zeros((batch, size))
+    parents = ops.zeros((batch, size), "int32")
+    caches = decoder.caches(batch * size, allowed.length)
+    ended = (no_ids, ops.full((batch, size), FORBIDDEN))
+    running = allowed.limits > 0
+    start = (0, no_ids, scores, parents, caches, ended, running)
     *_, (ids, scores), _ = ops.while_loop(goes_on, body, start)
     return {"ids": ops.where((scores > FORBIDDEN)[..., None], ids, -1), "scores": scores}
+
+
+def _last_tokens(ids, columns, step, start_id):
+    """Returns the tokens before a step, the start token at the first one."""
+    before = ops.sum(ops.where(columns == step - 1, ids, 0), axis=-1)
+    return ops.where(step > 0, before, start_id)
 
 
 def _keep(ended, ids, scores, normalizer, ends):
     """Returns the ids and scores of the best beams that ended, those of now among the best ones of each source."""
     ended_ids, ended_scores = ended
     size = ended_scores.shape[1]
-    kept = ops.logical_and(ends, ops.logical_and(ops.arange(2 * size) < size, scores > FORBIDDEN / 2))
+    are_best = ops.arange(2 * size) < size
+    are_real = scores > FORBIDDEN / 2
+    kept = ops.logical_and(ends, ops.logical_and(are_best, are_real))
     candidates = ops.concatenate([ended_scores, ops.where(kept, scores / normalizer, FORBIDDEN)], axis=1)
     best, chosen = ops.top_k(candidates, size)
     return _rows(ops.concatenate([ended_ids, ids], axis=1), chosen), best
@@ -183,7 +191,8 @@ def _candidates(logits, scores, allowed, step, count):
     best = ops.reshape(best, (batch, size, most))
     tokens = ops.reshape(tokens, (batch, size, most))
     highest = best[..., :1]
-    normalizer = highest + ops.log(ops.sum(ops.exp(logits - highest), axis=-1, keepdims=True))
+    total = ops.sum(ops.exp(logits - highest), axis=-1, keepdims=True)
+    normalizer = highest + ops.log(total)
     best = ops.where(allowed.is_forbidden(tokens), FORBIDDEN, best)
     forced = allowed.forced(step)
     if forced is not None:
@@ -191,10 +200,11 @@ def _candidates(logits, scores, allowed, step, count):
         forced_logits = ops.take_along_axis(logits, tokens[..., :1], axis=2)
         forced_logits = ops.where(ops.arange(most) == 0, forced_logits, FORBIDDEN)
         best = ops.where(forced >= 0, forced_logits, best)
-    totals = ops.reshape(scores[..., None] + best - normalizer, (batch, size * most))
-    best, places = ops.top_k(totals, count)
-    tokens = ops.take_along_axis(ops.reshape(tokens, (batch, size * most)), places, axis=1)
-    return best, places // most, tokens
+    totals = scores[..., None] + best - normalizer
+    best_totals, places = ops.top_k(ops.reshape(totals, (batch, size * most)), count)
+    beams = places // most
+    tokens_of_all = ops.reshape(tokens, (batch, size * most))
+    return best_totals, beams, ops.take_along_axis(tokens_of_all, places, axis=1)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -242,7 +252,8 @@ class Sampling:
         first = ops.convert_to_tensor(self.seed % 2**32, "uint32")
         seed = GivenSeed(ops.stack([first, ops.cast(step, "uint32")]))
         uniform = keras.random.uniform(ops.shape(logs), 1e-7, 1.0, seed=seed)
-        return ops.cast(ops.argmax(logs - ops.log(-ops.log(uniform)), axis=-1), "int32")
+        noise = -ops.log(-ops.log(uniform))
+        return ops.cast(ops.argmax(logs + noise, axis=-1), "int32")
 
 
 def sample(decoder, source_ids, source_mask, max_length, *, start_id, end_id, sampling, prefix=None, forbidden=()):
@@ -263,7 +274,7 @@ def sample(decoder, source_ids, source_mask, max_length, *, start_id, end_id, sa
     columns = ops.arange(allowed.length, dtype="int32")
 
     def body(step, ids, scores, caches, running):
-        last = ops.where(step > 0, ops.sum(ops.where(columns == step - 1, ids, 0), axis=-1), start_id)
+        last = _last_tokens(ids, columns, step, start_id)
         logits, caches = decoder.logits(ops.maximum(last, 0), step, caches, memory)
         logs = ops.log_softmax(logits)
         wrong = allowed.is_forbidden(ops.arange(logs.shape[-1], dtype="int32"))
@@ -273,7 +284,8 @@ def sample(decoder, source_ids, source_mask, max_length, *, start_id, end_id, sa
             tokens = ops.where(forced[..., 0] >= 0, forced[..., 0], tokens)
         chosen = ops.take_along_axis(logs, tokens[..., None], axis=2)[..., 0]
         scores = scores + ops.where(running, chosen, 0.0)
-        ids = ops.where(ops.logical_and(columns == step, running[..., None]), tokens[..., None], ids)
+        is_new = ops.logical_and(columns == step, running[..., None])
+        ids = ops.where(is_new, tokens[..., None], ids)
         goes = ops.logical_and(tokens != end_id, (step + 1 < allowed.limits)[:, None])
         return step + 1, ids, scores, caches, ops.logical_and(running, goes)
 

@@ -139,10 +139,12 @@ def _describe_layers(layers):
         settings[key] = getattr(block, name)
     for name, key in _EMBEDDING_SETTINGS.items():
         settings[key] = getattr(embeddings, name)
+    encoder_layers = sum(name.startswith("source_block_") for name in layers)
+    decoder_layers = sum(name.startswith("target_block_") for name in layers)
     config = TransformerConfig(
         vocab_size=table.input_dim,
-        num_encoder_layers=sum(name.startswith("source_block_") for name in layers),
-        num_decoder_layers=sum(name.startswith("target_block_") for name in layers),
+        num_encoder_layers=encoder_layers,
+        num_decoder_layers=decoder_layers,
         output_bias="output_bias" in layers,
         **settings,
     )

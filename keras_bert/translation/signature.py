@@ -109,10 +109,13 @@ class Translator:
         attention = self.decoder.cross_attention(ids, mask, shifted, written)
         attention *= tf.cast(written[:, :, None] * mask[:, None], attention.dtype)
         pieces = tf.constant(self.tokenizer.vocabulary.pieces)
+        translations = self.decode(tf.where(written > 0, best, -1)[:, None])
+        source_tokens = tf.where(mask > 0, tf.gather(pieces, ids), "")
+        target_tokens = tf.where(written > 0, tf.gather(pieces, best), "")
         found = {
-            "translation": self.decode(tf.where(written > 0, best, -1)[:, None])[:count, 0],
-            "source_tokens": tf.where(mask > 0, tf.gather(pieces, ids), "")[:count],
-            "target_tokens": tf.where(written > 0, tf.gather(pieces, best), "")[:count],
+            "translation": translations[:count, 0],
+            "source_tokens": source_tokens[:count],
+            "target_tokens": target_tokens[:count],
             "attention": attention[:count],
         }
         return with_counts(found, {name: values[:count] for name, values in counts.items()})

@@ -135,9 +135,10 @@ class TranslationReport(Report):
         same = None  # The one translation, if all texts have the same.
         if len(translations) > 1 and len(set(translations)) == 1:
             same = repr(translations[0])
+        sections = translation_sections(scores, self._dev, translations, align)
         return Findings(
             measured,
-            translation_sections(scores, self._dev, translations, align),
+            sections,
             errors=[],
             results={"scores": measured, "bleu": scores, "weights": weights, "signature": signature},
             scores=f"BLEU {best:.2f}, {weights}",
