@@ -186,7 +186,7 @@ def test_losses(start, folder, kind):
     assert {name: line[name] for name in line if name != "kind"} == pytest.approx(
         {"step": 1, "learning_rate": 0.0, **expected}, rel=1e-5
     )
-    held_out = run._held_out.dataset().as_numpy_iterator()
+    held_out = run._eval_data.dataset().as_numpy_iterator()
     assert results == pytest.approx(means(model, held_out, [*losses, *metrics]), rel=1e-5)
 
 
@@ -228,7 +228,7 @@ def test_mistakes(start, whole):
 
 def test_command(folder):
     """Trains, writes a report, refuses what it would ignore, and extends the finished run."""
-    files = {"data": "16.tfrecord", "eval_data": "16.tfrecord", "vocab": "vocab.txt", "config": "config.json"}
+    files = {"data": "16.tfrecord", "eval_data": "16.tfrecord", "vocabulary": "vocab.txt", "config": "config.json"}
     given = [f"--{name}={folder}/{value}" for name, value in {**files, "output_dir": "command"}.items()]
     given += ["--eval_examples=21", "--save_every=1"]  # As in `start`, whose programs are compiled.
     printed = call(PROGRAM, *given, "--phases=length:16,steps:2,batch:16")
