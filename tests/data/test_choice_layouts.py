@@ -58,7 +58,7 @@ def test_required_columns_name_their_parameters():
         "A": "choice_columns",
         "B": "choice_columns",
         "key": "label_column",
-        "question": "label_column",
+        "question": None,
     }
 
 
