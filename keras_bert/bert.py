@@ -329,13 +329,27 @@ class LoadedBert(LoadedModels, Generic[AnswerT]):
         Example:
             bert.predict(["A charming film."])[0]["label"]
         """
-        lengths = {"batch_size": batch_size, "sequence_length": sequence_length}
-        lengths["reading"] = _given(long_texts=long_texts, overlap=overlap, max_windows=max_windows)
-        if candidate_labels is not None:
-            options |= {} if n_best is None else {"n_best": n_best}  # Refused like any unknown option.
-            answers = self._answers().zero_shot(texts, candidate_labels, **lengths, **options)
+        reading = _given(long_texts=long_texts, overlap=overlap, max_windows=max_windows)
+        if candidate_labels is None:
+            answers = self._answers().predict(
+                texts,
+                n_best=n_best,
+                batch_size=batch_size,
+                sequence_length=sequence_length,
+                reading=reading,
+                **options,
+            )
         else:
-            answers = self._answers().predict(texts, n_best=n_best, **lengths, **options)
+            if n_best is not None:
+                options["n_best"] = n_best  # Refused like any unknown option.
+            answers = self._answers().zero_shot(
+                texts,
+                candidate_labels,
+                batch_size=batch_size,
+                sequence_length=sequence_length,
+                reading=reading,
+                **options,
+            )
         return _as_frame(answers, texts) if as_frame else answers
 
     @overload

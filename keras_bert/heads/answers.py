@@ -220,13 +220,14 @@ def plain(output, row, n_best):
     """Numbers and strings by the names of the outputs."""
     fields = {}
     for name, value in output.items():
-        fields[name] = _decoded(np.asarray(value).tolist())
+        fields[name] = without_bytes(np.asarray(value).tolist())
     return fields
 
 
-def _decoded(value):
+def without_bytes(value):
+    """Returns nested values with strings in place of bytes."""
     if isinstance(value, list):
-        return [_decoded(part) for part in value]
+        return [without_bytes(part) for part in value]
     if isinstance(value, bytes):
         return value.decode()
     return value

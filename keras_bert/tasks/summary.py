@@ -61,6 +61,11 @@ class Summary:
         return entries | self.more
 
 
+def most_frequent(counts):
+    """Returns what has the highest count; of several, the first in their order."""
+    return min(counts, key=lambda label: (-counts[label], label))
+
+
 def normal(*texts):
     """Returns texts without differences in case and white space, to find repeated rows: a tuple."""
     return tuple(" ".join(text.casefold().split()) for text in texts)

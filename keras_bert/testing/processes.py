@@ -13,7 +13,7 @@ import time
 
 from keras_bert.checks import is_ours
 from keras_bert.files import json_text
-from keras_bert.heads.answers import each_text, of_outputs
+from keras_bert.heads.answers import each_text, of_outputs, without_bytes
 from keras_bert.serving.client import Client
 from keras_bert.testing.promises import DifferenceError, SkippedError, expect, expect_equal
 
@@ -130,8 +130,8 @@ def expect_served(folder, signature, names, rows, answers, outputs):
     expected = {name: value.numpy() for name, value in signature(inputs).items()}
     for name, value in expected.items():
         expect(name in received, f"the output {name} from the server", ", ".join(received))
-        received_texts = _decoded(received[name].tolist())
-        expect_equal(received_texts, _decoded(value.tolist()), f"the output {name} of the server")
+        received_texts = without_bytes(received[name].tolist())
+        expect_equal(received_texts, without_bytes(value.tolist()), f"the output {name} of the server")
     if outputs:
         found = each_text(of_outputs(received), received, rows)
         expect_answers([_as_json(answer) for answer in found], answers, "the answers of the client")
@@ -140,15 +140,6 @@ def expect_served(folder, signature, names, rows, answers, outputs):
 def _as_json(answer):
     """Returns an answer in the form of JSON."""
     return json.loads(json_text(answer, default=lambda value: value.tolist()))
-
-
-def _decoded(value):
-    """Returns nested values with strings in place of bytes."""
-    if isinstance(value, list):
-        return [_decoded(part) for part in value]
-    if isinstance(value, bytes):
-        return value.decode()
-    return value
 
 
 @contextlib.contextmanager

@@ -224,8 +224,8 @@ def summarize(data, lengths, sequence_length: int, limit: int):
 
 def _baselines(keys, train_labels, dev_labels):
     """Returns the entries about the majority baselines on dev: the most frequent position of train, and of dev."""
-    common = _most_frequent(train_labels)
-    own = _most_frequent(dev_labels)
+    common = data_summary.most_frequent(collections.Counter(train_labels))
+    own = data_summary.most_frequent(collections.Counter(dev_labels))
     entries = {
         "baseline": f"always {keys[common]}",
         "majority": {"accuracy": dev_labels.count(common) / len(dev_labels)},
@@ -234,11 +234,6 @@ def _baselines(keys, train_labels, dev_labels):
         entries["dev_baseline"] = f"always {keys[own]}"
         entries["dev_majority"] = {"accuracy": dev_labels.count(own) / len(dev_labels)}
     return entries
-
-
-def _most_frequent(labels):
-    counts = collections.Counter(labels)
-    return min(counts, key=lambda label: (-counts[label], label))
 
 
 def _keys(examples):

@@ -423,7 +423,7 @@ def _baseline(train, dev):
     for words, tags in zip(_words(train), train.gold_tags, strict=True):
         for word, tag in zip(words, tags, strict=True):
             counts[word][tag] += 1
-    best = {word: _most_frequent(tags) for word, tags in counts.items()}
+    best = {word: data_summary.most_frequent(tags) for word, tags in counts.items()}
     unknown = schemes.OUTSIDE
     if train.sentences.scheme == PLAIN:
         totals = sum(counts.values(), collections.Counter())
@@ -439,17 +439,12 @@ def _baseline(train, dev):
     return metrics.entity_scores(dev.sentences.entities, predicted)
 
 
-def _most_frequent(counts):
-    """Returns the tag with the highest count; of several, the first in the order of strings."""
-    return min(counts, key=lambda tag: (-counts[tag], tag))
-
-
 def _dev_baseline(dev):
     """Returns the fields about tagging all words of dev with their most frequent tag; none for entities."""
     counts = collections.Counter(itertools.chain.from_iterable(dev.gold_tags))
     if dev.sentences.scheme != PLAIN or not counts:
         return {}
-    common = _most_frequent(counts)
+    common = data_summary.most_frequent(counts)
     predicted_tags = [[common] * len(tags) for tags in dev.gold_tags]
     return {
         "dev_baseline": f"always {common}",
