@@ -146,13 +146,14 @@ def _as_json(answer):
 def _running(folder):
     """Starts a server for a folder in a thread."""
     try:
-        from keras_bert.serving.server.server import Server, Settings
+        from keras_bert.serving.server.server import Server, ServerSettings
     except ModuleNotFoundError as error:
         raise SkippedError(f"{error.name} is not installed") from None
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever, daemon=True)
     thread.start()
-    server = Server(folder, Settings(port=0, grpc_port=None, poll_seconds=0.1, shutdown_seconds=5.0))
+    settings = ServerSettings(port=0, grpc_port=None, poll_seconds=0.1, shutdown_seconds=5.0)
+    server = Server(folder, settings)
     asyncio.run_coroutine_threadsafe(server.start(), loop).result(_SECONDS)
     try:
         end = time.monotonic() + _SECONDS
