@@ -13,7 +13,7 @@ from keras_bert.checks import similar
 
 LARGEST = 1 << 27  # Bytes of a line.
 GZIP = b"\x1f\x8b"  # The start of such files.
-_BLOCK = 1 << 20  # Bytes to read at a time.
+BLOCK_BYTES = 1 << 20  # To read at a time.
 NUMBER = re.compile(r"[+-]?[0-9]+(\.[0-9]+)?(e[+-]?[0-9]+)?")
 # What spreadsheets take for formulas, some also after white space or with full-width signs, and the mark of a text.
 _FORMULA = re.compile(r"[\s\0]*[=+\-@\uff1d\uff0b\uff0d\uff20]|['\t\r\n]")
@@ -128,7 +128,7 @@ def _blocks(file, name):
     """Yields the bytes of whole lines, as soon as they are there: about a MiB, or a line that is longer."""
     parts = []
     first_line = 1
-    while block := file.read1(_BLOCK):
+    while block := file.read1(BLOCK_BYTES):
         end = block.rfind(b"\n") + 1
         if end:
             yield b"".join([*parts, block[:end]])
@@ -163,7 +163,7 @@ def whole(path):
     blocks = []
     with opened(path) as file:
         limit = max(LARGEST, 100 * os.fstat(file.fileno()).st_size)
-        while block := file.read(_BLOCK):
+        while block := file.read(BLOCK_BYTES):
             size += len(block)
             if size > limit and isinstance(file, gzip.GzipFile):
                 raise ValueError(

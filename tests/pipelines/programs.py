@@ -5,6 +5,7 @@ share Python's hash seed.
 """
 
 import contextlib
+import csv
 import importlib
 import io
 import json
@@ -33,8 +34,9 @@ class Program:
     def __init__(self, setting, arguments, given):
         self._folder = tempfile.TemporaryDirectory()
         self._path = pathlib.Path(self._folder.name)
-        for name, text in (("given", given), ("out", ""), ("errors", "")):
-            (self._path / name).write_text(text)
+        self._path.joinpath("given").write_text(given)
+        self._path.joinpath("out").touch()
+        self._path.joinpath("errors").touch()
         self._process = _FORKS.Process(target=_begin, args=(self._path, setting, arguments))
         self._process.start()
 
@@ -50,29 +52,32 @@ class Program:
 
     def communicate(self, timeout=300):
         self._process.join(timeout)
-        late = self.returncode is None
-        if late:
+        is_late = self.returncode is None
+        if is_late:
             self._process.kill()
-        out, errors = ((self._path / name).read_text() for name in ("out", "errors"))
-        assert not late, f"timeout after {timeout} s: {errors[-3000:]}"
+        out = self._path.joinpath("out").read_text()
+        errors = self._path.joinpath("errors").read_text()
+        assert not is_late, f"timeout after {timeout} s: {errors[-3000:]}"
         return out, errors
 
 
 def _begin(path, setting, arguments):
+    """Runs a module in the new process."""
     for number, name in enumerate(("given", "out", "errors")):
         os.dup2(os.open(path / name, os.O_RDWR), number)
-    sys.stdin = open(0, closefd=False)  # noqa: SIM115 (It stays open until exit.)
     os.environ.update(setting["environment"])
     os.chdir(setting["cwd"])
     np.random.seed()  # The fork copied the global state.
     if setting["devices"] > 1:
         import tensorflow as tf
 
+        processor = tf.config.list_physical_devices("CPU")[0]
         devices = [tf.config.LogicalDeviceConfiguration()] * setting["devices"]
-        tf.config.set_logical_device_configuration(tf.config.list_physical_devices("CPU")[0], devices)
-    exec(setting["before"], {})
-    sys.argv[1:] = arguments
-    runpy.run_module(setting["module"], run_name="__main__", alter_sys=True)
+        tf.config.set_logical_device_configuration(processor, devices)
+    with open(0, closefd=False) as typed, mock.patch.object(sys, "stdin", typed):
+        exec(setting["before"], {})
+        sys.argv[1:] = arguments
+        runpy.run_module(setting["module"], run_name="__main__", alter_sys=True)
 
 
 EAGERLY = "import tensorflow as tf; tf.config.run_functions_eagerly(True)\n"  # For `before`.
@@ -80,10 +85,14 @@ EAGERLY = "import tensorflow as tf; tf.config.run_functions_eagerly(True)\n"  # 
 
 def start(module, *arguments, before="", devices=1, given="", cwd=".", **environment):
     """Starts a program; `before` is code to execute first, `given` the standard input."""
-    setting = {"module": module, "before": before, "devices": devices, "cwd": os.path.abspath(cwd)}
-    return Program(
-        {**setting, "environment": {**os.environ, **environment}}, [str(value) for value in arguments], given
-    )
+    setting = {
+        "module": module,
+        "before": before,
+        "devices": devices,
+        "cwd": os.path.abspath(cwd),
+        "environment": os.environ | environment,
+    }
+    return Program(setting, list(map(str, arguments)), given)
 
 
 def finish(program, status=0):
@@ -104,26 +113,30 @@ class CutError(RuntimeError):
 
 @contextlib.contextmanager
 def cut_if(condition):
-    """Ends training in this process before a step; `condition` is a function of the name of its folder and the step."""
-    from keras_bert.training.step_loop import StepLoop
+    """Ends training in this process before a step.
+
+    Args:
+        condition: function of the name of the folder of a run and of a step, whether it ends before that step.
+    """
+    from keras_bert.training.program import Program as TrainingProgram
     from keras_bert.training.trainer import Trainer
 
-    train = StepLoop._call
     fit = Trainer.fit
+    train = TrainingProgram.train
     folders = []
 
-    def noted(self, *batches, **options):
+    def fit_and_note(self, *batches, **options):
         folders.append(self.directory.name if self.directory else "")
         return fit(self, *batches, **options)
 
-    def cut(self, iterator, step, count):
+    def train_or_end(self, iterator, step, count, stop):
         if condition(folders[-1], step):
             raise CutError
-        return train(self, iterator, step, count)
+        return train(self, iterator, step, count, stop)
 
     with (
-        mock.patch.object(Trainer, "fit", noted),
-        mock.patch.object(StepLoop, "_call", cut),
+        mock.patch.object(Trainer, "fit", fit_and_note),
+        mock.patch.object(TrainingProgram, "train", train_or_end),
         pytest.raises(CutError),
     ):
         yield
@@ -161,12 +174,21 @@ def signatures_into(found):
     """Returns a replacement for `export` that only builds the signatures, which run in Python, into a dict."""
     from keras_bert.exporting.export import build_signatures
 
-    unused = ("example", "score_range", "columns", "task", "precision", "calibration", "overwrite", "add_signatures")
-    unused += ("explain",)
+    unused = {
+        "add_signatures",
+        "calibration",
+        "columns",
+        "example",
+        "explain",
+        "overwrite",
+        "precision",
+        "score_range",
+        "task",
+    }
 
     def build(model, preprocessor, directory, **options):
-        options = {name: value for name, value in options.items() if name not in unused}
-        found.update(build_signatures(model, preprocessor, **options))
+        used = {name: options[name] for name in options.keys() - unused}
+        found.update(build_signatures(model, preprocessor, **used))
 
     return build
 
@@ -180,9 +202,13 @@ def finetune(module, *arguments, signatures=None, fit=None):
     """
     from keras_bert.training.trainer import Trainer
 
-    export = mock.Mock() if signatures is None else signatures_into(signatures)
-    fitted = mock.patch.object(Trainer, "fit", fit or Trainer.fit)
-    with mock.patch("keras_bert.runs.results.export", export), fitted:
+    export = mock.Mock()
+    if signatures is not None:
+        export = signatures_into(signatures)
+    with (
+        mock.patch("keras_bert.runs.results.export", export),
+        mock.patch.object(Trainer, "fit", fit or Trainer.fit),
+    ):
         return call(module, *arguments)
 
 
@@ -196,9 +222,31 @@ def mistake(module, *arguments, given=""):
 
 def flags_of(values, **changes):
     """Returns flags from a dict of values, with changes; `None` omits a flag, and a list repeats it."""
-    merged = {name: value if isinstance(value, list) else [value] for name, value in {**values, **changes}.items()}
-    return [f"--{name}={value}" for name, several in merged.items() for value in several if value is not None]
+    flags_given = []
+    for name, value in (values | changes).items():
+        several = value if isinstance(value, list) else [value]
+        for single in several:
+            if single is not None:
+                flags_given.append(f"--{name}={single}")
+    return flags_given
 
 
 def read_json(path):
     return json.loads(path.read_text("utf-8"))
+
+
+def read_jsonl(path):
+    """Returns the rows of a file with one JSON value per line."""
+    return [json.loads(line) for line in path.read_text("utf-8").splitlines()]
+
+
+def write_jsonl(path, rows):
+    """Writes rows, one JSON value per line."""
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+
+def read_table(path):
+    """Returns the header and the rows of a file with tabs between its columns."""
+    with path.open(newline="") as file:
+        header, *rows = csv.reader(file, dialect="excel-tab")
+    return header, rows
