@@ -249,6 +249,14 @@ class Answerer:
             check_long_texts(options.get("long_texts"), self._head)
         return self._bert.preprocessor(length, padding="longest", **options)
 
+    def _preprocessor_of_calls(self, length, reading=None, vectors=False):
+        """Returns `_preprocessor`, but one that never refuses a long text: `CutTexts` do, and tell which it is."""
+        preprocessor = self._preprocessor(length, reading, vectors)
+        if preprocessor.long_texts != REFUSE:
+            return preprocessor
+        cutting = dict(reading or {}, long_texts=HEAD)
+        return self._preprocessor(length, cutting, vectors)
+
     def _build(self, sequence_length, pair=False, vectors=False, reading=None, **options):
         """Returns the signatures of the model, or with `vectors` those of an embedder on its encoder.
 
@@ -267,9 +275,7 @@ class Answerer:
         if vectors:
             model = build_embedder(model)
         warn_of_emulation(model._flatten_layers())
-        preprocessor = self._preprocessor(length, reading, vectors)
-        if preprocessor.long_texts == REFUSE:  # `CutTexts` tell which text is too long.
-            preprocessor = self._preprocessor(length, {"long_texts": HEAD}, vectors)
+        preprocessor = self._preprocessor_of_calls(length, reading, vectors)
         labels = labels_of(bert, describe(model))
         signatures = build_signatures(model, preprocessor, labels, pair, **options)
         self._signatures[key] = state, signatures

@@ -28,7 +28,6 @@ from keras_bert.metadata import answer_length
 from keras_bert.progress import quiet_tensorflow
 from keras_bert.rewirings.from_vectors import build_from_vectors
 from keras_bert.text import words
-from keras_bert.text.long_texts import HEAD, REFUSE
 from keras_bert.text.word_effects import LeaveOneOut
 
 LEAVE_ONE_OUT = "leave_one_out"
@@ -157,8 +156,6 @@ class Explainer(Answerer):
         head = self._head
         model = self._bert.model()
         preprocessor = self._preprocessor_of_head(sequence_length, reading)
-        if preprocessor.long_texts == REFUSE:  # `CutTexts` tell which text is too long.
-            preprocessor = self._preprocessor_of_head(sequence_length, {"long_texts": HEAD})
         identity = replacement_id(preprocessor, settings.replacement)
         description = describe(model)
         join = join_of(head, description, preprocessor)
@@ -181,7 +178,7 @@ class Explainer(Answerer):
         options = dict(reading or {})
         if self._head.keeps:
             options["keep_special_tokens"] = list(self._head.keeps)
-        return self._preprocessor(answer_length(self._bert, sequence_length), options)
+        return self._preprocessor_of_calls(answer_length(self._bert, sequence_length), options)
 
 
 def _points(method, n_steps):
@@ -235,32 +232,35 @@ def _explanations(scores, function, names, rows, settings, batch_size=32, cut=No
     """Returns the `Explanations` of rows with their targets, given the function of strings that scores their words."""
 
     def answer(output, row, n_best):
-        explanation = _explanation(output, row)
-        if not scores.has_targets:
-            explanation["target"] = None
-        elif scores.labels is not None and explanation["target"] is not None:
-            explanation["target"] = scores.labels[explanation["target"]]
-        explanation["method"] = settings.method
-        explanation["replacement"] = settings.replacement
-        return explanation
+        return _explanation(output, row, scores, settings)
 
     inputs = (*_asked_names(names), "number", "word")
     answers = answer_rows(answer, function, inputs, rows, batch_size, cut=cut)
     return Explanations(map(PrintedExplanation, answers))
 
 
-def _explanation(output, row):
+def _explanation(output, row, scores, settings):
     """Returns the explanation of a text as a dict, given the outputs of a graph for it."""
     target = int(output["target"])
     explanation = {
         "words": _scored_words(output, _scored_texts(row, target)),
-        "target": _number_or_none(target),
+        "target": _named_target(target, scores),
     }
     if "word" in output:
         explanation["word"] = _number_or_none(int(output["word"]))
     for name in ("value", "baseline", "difference", "delta"):
         explanation[name] = float(output[name])
+    explanation["method"] = settings.method
+    explanation["replacement"] = settings.replacement
     return explanation
+
+
+def _named_target(target, scores):
+    """Returns the class whose score is explained, its label if it has one; `None` for a model without classes."""
+    number = _number_or_none(target)
+    if number is None or not scores.has_targets:
+        return None
+    return number if scores.labels is None else scores.labels[number]
 
 
 def _number_or_none(number):

@@ -22,8 +22,8 @@ class _FoldRun(Run):
     """Trains on all folds but one, and predicts that one."""
 
     def finish(self):
-        task = self.runs.grid_runs.fold_task(self.setting["fold"], self.setting["seed"])
-        trainer, result = self.train(self.runs.stages(self.setting, task))
+        task = self.finetuning.grid_runs.fold_task(self.setting["fold"], self.setting["seed"])
+        trainer, result = self.train(self.finetuning.stages(self.setting, task))
         kept = task.report.dev_logits(trainer.fitted_outputs)
         return trainer, result, {"dev": self.task.report.of_fold(kept, task)}
 

@@ -67,7 +67,7 @@ class FoldResultsWriter(ResultsWriter):
             "scores of all rows": scores,
         }
 
-    def measured(self, findings):
+    def headline_scores(self, findings):
         return self.results["best"]["scores"]  # The means over the folds.
 
 

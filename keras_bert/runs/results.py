@@ -22,6 +22,21 @@ _LOG = logging.getLogger("keras_bert")
 _WARNINGS = ("data warning", "training warning", "warning")  # Facts that the report shows as warnings.
 
 
+@dataclasses.dataclass(frozen=True)
+class ExportedModel:
+    """The exported model, as what is written about it needs.
+
+    Attributes:
+        bert: the `LoadedBert`, or what a task loads instead; `None` for a model without words to explain.
+        parameters: int, the number of its parameters.
+        thresholds: dict of its thresholds as settings of the model card, by name.
+    """
+
+    bert: object
+    parameters: int
+    thresholds: dict = dataclasses.field(default_factory=dict)
+
+
 class ResultsWriter:
     """Writes `results.json`, `results.md`, `report.html`, the model cards, and the SavedModel of finished runs.
 
@@ -34,33 +49,39 @@ class ResultsWriter:
         self.grid_runs = finetuning.grid_runs
         self.output = finetuning.output
         self.results = None
-        # Of the exported model.
-        self._parameters = None
-        self._thresholds = {}
 
     def write(self):
         """Scores the ensemble, writes all files and exports the best model. Returns the text to print."""
         findings = self.find()
-        bert = self.export_model()
-        report = self.task.report
-        measured = (report.summary, report.metric, findings.measured)
-        no_better = data_summary.no_better(*measured, findings.same)
-        warning = data_summary.beside_guesses(*measured, self.finetuning.is_held_out, findings.same)
+        exported = self.export_model()
+        no_better = data_summary.no_better(
+            summary=self.task.report.summary,
+            metric=self.task.report.metric,
+            scores=findings.measured,
+            same=findings.same,
+        )
+        warning = data_summary.beside_guesses(
+            summary=self.task.report.summary,
+            metric=self.task.report.metric,
+            scores=findings.measured,
+            is_held_out=self.finetuning.is_held_out,
+            same=findings.same,
+        )
         best = self.best_facts(findings.scores_line)
-        facts = self._facts(findings, best, warning)
+        facts = self._facts(findings, best, warning, exported)
         self.results = {
             **findings.entries,
             "facts": facts,
-            "data": report.summary.to_json(),
+            "data": self.task.report.summary.to_json(),
             "no_better_than_majority": no_better is not None,
             **self.grid_runs.to_json(),
         }
         write_json(self.output / "results.json", self.results, measured=True)
         self._write_markdown(findings, facts)
         with announced("writing the report"):
-            self._write_report(facts, self._with_words(findings, bert))
+            self._write_report(facts, self._with_words(findings, exported.bert), exported)
         for folder in self.finetuning.formats():
-            write_text(self.output / folder / "README.md", self._model_card(findings))
+            write_text(self.output / folder / "README.md", self._model_card(findings, exported))
         return self._printed_text(findings, best, warning)
 
     def find(self):
@@ -75,17 +96,15 @@ class ResultsWriter:
         return findings
 
     def export_model(self):
-        """Exports the best model. Returns it."""
+        """Exports the best model. Returns the `ExportedModel`."""
         with announced("exporting the model", delay=0):
             # Reloaded outside of any strategy, in float32.
             load = self.task.start.load or load_models
             bert = load(self.output / "model")
             model = bert.model()
-            self._parameters = model.count_params()
             thresholds = None
             if bert.thresholds is not None:
                 thresholds = threshold_text(bert.thresholds, bert.labels)
-            self._thresholds = {"null_threshold": bert.null_threshold, "thresholds": thresholds}
             export(
                 model,
                 bert.preprocessor(self.task.sequence_length, padding="longest"),
@@ -95,12 +114,16 @@ class ResultsWriter:
                 overwrite=True,
                 **export_options(self.task, bert),
             )
-        return bert
+        return ExportedModel(
+            bert=bert,
+            parameters=model.count_params(),
+            thresholds={"null_threshold": bert.null_threshold, "thresholds": thresholds},
+        )
 
-    def _facts(self, findings, best, warning):
+    def _facts(self, findings, best, warning, exported):
         """Returns the entries of the head of the report: those about the best runs, findings, data and warnings."""
         facts = dict(best)
-        facts.update(self._lora_facts())
+        facts.update(self._lora_facts(exported))
         facts.update(findings.all_facts)
         facts.update(self.finetuning.facts)
         if self.task.report.warnings:
@@ -135,17 +158,17 @@ class ResultsWriter:
         which = "best epoch" if self.finetuning.hyperparameters.best else "epoch"
         return f"; {which} {epoch} of {result['setting']['epochs']}"
 
-    def measured(self, findings):
+    def headline_scores(self, findings):
         """Returns the scores of the headline, a dict."""
         return findings.measured
 
-    def _lora_facts(self):
+    def _lora_facts(self, exported):
         """Returns an entry about the number of trained weights, none without LoRA."""
         trained = self.grid_runs.best()[0].get("trained_weights")
         if not trained:
             return {}
         rank = self.finetuning.hyperparameters.lora_rank
-        return {"trained weights": f"{trained:,} of {self._parameters:,}: the head and LoRA adapters of rank {rank}"}
+        return {"trained weights": f"{trained:,} of {exported.parameters:,}: the head and LoRA adapters of rank {rank}"}
 
     def _write_markdown(self, findings, facts):
         """Writes `results.md`: the facts, and tables of the settings, the runs and the findings."""
@@ -201,14 +224,13 @@ class ResultsWriter:
             sections.append(section)
         return dataclasses.replace(findings, sections=sections)
 
-    def _write_report(self, facts, findings):
+    def _write_report(self, facts, findings, exported):
         """Writes `report.html` and the file of the errors."""
         finetuning = self.finetuning
         model = self.grid_runs.best()[0]["setting"].get("model", self.task.model)
         replicas = finetuning.strategy.num_replicas_in_sync if finetuning.strategy else 1
         shown = {name: text for name, text in facts.items() if name not in _WARNINGS}
-        if self._parameters:
-            shown["parameters"] = f"{self._parameters:,}"
+        shown["parameters"] = f"{exported.parameters:,}"
         warnings = []
         for name in _WARNINGS:
             if name in facts:
@@ -219,7 +241,7 @@ class ResultsWriter:
             run=environment(self.grid_runs.seconds(), replicas),
             settings=self._tried_settings() | finetuning.common(),
             warnings=warnings,
-            headline=data_summary.headline(self.task.report, self.measured(findings), finetuning.evaluated_on),
+            headline=data_summary.headline(self.task.report, self.headline_scores(findings), finetuning.evaluated_on),
         )
         write_report(
             self.output / "report.html",
@@ -239,13 +261,13 @@ class ResultsWriter:
             tried[name] = ", ".join(map(str, sorted(values)))
         return tried
 
-    def _model_card(self, findings):
+    def _model_card(self, findings, exported):
         """Returns the text of the model card."""
         best = self.results["best"]
         settings = best["setting"] | self.finetuning.hyperparameters.to_dict()
         for name in ("sequence_length", "class_weight"):
             settings[name] = self.task.run_settings.get(name)
-        settings.update(self._thresholds)
+        settings.update(exported.thresholds)
         scores = {}
         for name in findings.measured:
             if name in best["scores"]:

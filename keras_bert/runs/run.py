@@ -60,16 +60,16 @@ def _encoder_layers(model):
 class Run:
     """Trains a model with a setting of a grid. Interrupted, it resumes.
 
-    `runs` is the `Finetuning` with the task, the hyperparameters and the devices. A subclass may train on other rows,
-    choose among several weights, or train another model.
+    `finetuning` is the `Finetuning` with the task, the hyperparameters and the devices. A subclass may train on other
+    rows, choose among several weights, or train another model.
     """
 
-    def __init__(self, runs, setting, folder):
-        self.runs = runs
+    def __init__(self, finetuning, setting, folder):
+        self.finetuning = finetuning
         self.setting = setting
         self.folder = folder
-        self.task = runs.task
-        self.hyperparameters = runs.hyperparameters
+        self.task = finetuning.task
+        self.hyperparameters = finetuning.hyperparameters
 
     def finish(self):
         """Trains the model and computes its logits.
@@ -88,11 +88,11 @@ class Run:
 
     def stages(self):
         """Returns the stages; of several workers the first one writes files for them, which the others read."""
-        strategy = self.runs.strategy
-        writes = self.runs.grid_runs.write
+        strategy = self.finetuning.strategy
+        writes = self.finetuning.grid_runs.write
         if strategy and not writes:
             sum_over_replicas(strategy, 0)  # Waits for the files.
-        stages = self.runs.stages(self.setting)
+        stages = self.finetuning.stages(self.setting)
         if strategy and writes:
             sum_over_replicas(strategy, 0)  # The files are written.
         return stages
@@ -100,7 +100,7 @@ class Run:
     def train(self, stages):
         """Trains a model in stages. Returns its trainer, and its result: the scores on dev and their epoch."""
         _LOG.info("%s", indented(f"training: {setting_text(self.setting)}"))
-        set_random_seed(self.setting["seed"], keep_kernels=self.runs.programs.has_program)
+        set_random_seed(self.setting["seed"], keep_kernels=self.finetuning.programs.has_program)
         *earlier, last = stages
         weights = None
         for number, stage in enumerate(earlier, 1):
@@ -119,15 +119,15 @@ class Run:
         """Returns the arguments of `Trainer.fit` that are the same for all stages."""
         return {
             "epochs": self.setting["epochs"],
-            "save_every": self.runs.plan.save_every,
-            "log_every": self.runs.plan.log_every,
-            "progress": self.runs.grid_runs.progress,
+            "save_every": self.finetuning.plan.save_every,
+            "log_every": self.finetuning.plan.log_every,
+            "progress": self.finetuning.grid_runs.progress,
         }
 
     def _solve_head(self, stage, weights):
         """Trains the head of a stage without steps. Returns what `train` does."""
         trainer = stage.solve(self._build(stage, self._start_name, weights))
-        if self.runs.grid_runs.write:
+        if self.finetuning.grid_runs.write:
             line = {"kind": "train", "step": 1} | trainer.losses
             write_text(self.folder / "metrics.jsonl", json_text(line) + "\n")
         scores = trainer.losses if stage.dev is None else trainer.evaluate(stage.dev)
@@ -142,7 +142,7 @@ class Run:
         advice = few_steps(self.task, epochs * batches.steps)
         if advice:
             _LOG.info("%s", indented(advice))
-        before = self.runs.scores_before(trainer, stage.dev)
+        before = self.finetuning.scores_before(trainer, stage.dev)
         scores = trainer.fit(
             batches,
             evaluation=stage.dev,
@@ -162,7 +162,7 @@ class Run:
         if shared.lora_rank:
             trainable = trainer.model.trainable_weights
             result["trained_weights"] = sum(math.prod(weight.shape) for weight in trainable)
-        if self.runs.grid_runs.write and not self.task.training.compares_start:
+        if self.finetuning.grid_runs.write and not self.task.training.compares_start:
             self._add_rate_advice(result)
         return trainer, result
 
@@ -224,16 +224,16 @@ class Run:
 
     def options(self, folder):
         """Returns the arguments of `Trainer` that are the same for all models."""
-        runs = self.runs
+        finetuning = self.finetuning
         name = f"{self.task.title}, {setting_text(self.setting)}"
-        callbacks = create_callbacks(runs.plan.report_to, folder, name)
+        callbacks = create_callbacks(finetuning.plan.report_to, folder, name)
         return {
             "directory": folder,
-            "strategy": runs.strategy,
+            "strategy": finetuning.strategy,
             "micro_batches": self.hyperparameters.gradient_accumulation,
             "seed": self.setting["seed"],
-            "programs": runs.programs,
-            "callbacks": [*callbacks, *runs.plan.callbacks],
+            "programs": finetuning.programs,
+            "callbacks": [*callbacks, *finetuning.plan.callbacks],
         }
 
     @property
@@ -247,7 +247,7 @@ class Run:
         keeps_encoder = stage.solve is not None and weights is None
         bert = self._loaded(name, keeps_encoder)
         # It may have changed since the first run.
-        check_unchanged(self.runs.output / "runs", {name: bert.identity}, write=False)
+        check_unchanged(self.finetuning.output / "runs", {name: bert.identity}, write=False)
         model = stage.build(bert)
         if shared.lora_rank is not None:
             enable_lora(model, shared.lora_rank, alpha=shared.lora_alpha)

@@ -14,7 +14,7 @@ from keras_bert.exporting.export import export
 from keras_bert.files import difference, read_json, write_json
 from keras_bert.progress import announced, messages, track
 from keras_bert.runs.finetuning import Finetuning
-from keras_bert.runs.results import ResultsWriter
+from keras_bert.runs.results import ExportedModel, ResultsWriter
 from keras_bert.runs.run import Run
 from keras_bert.text.vocabulary import Vocabulary
 from keras_bert.training.adamw import AdamW
@@ -38,9 +38,9 @@ class _Results(ResultsWriter):
     def export_model(self):
         with announced("exporting the model", delay=0):
             model = self.task.start.load(self.output / "model").model()  # In float32, outside of any strategy.
-            self._parameters = model.count_params()
             options = self.task.export_options(None)
             export(model, self.task.tokenizer, self.output / "saved_model" / "1", overwrite=True, **options)
+        return ExportedModel(bert=None, parameters=model.count_params())
 
 
 class TranslationRun(Run):

@@ -8,7 +8,8 @@ class ConversationRows(TextRows):
     """Conversations, the newest turn last, and what that turn wants."""
 
     expects = "dicts with turns and an intent"
-    columns, target_columns = ({"turns"},), ("intent",)
+    columns = ({"turns"},)
+    target_columns = ("intent",)
 
     def convert(self, place, row, settings):
         """Puts the newest turn first: long texts are cut at their end, and lose the oldest turns."""
@@ -22,4 +23,5 @@ class ConversationRows(TextRows):
 class Intents(ClassificationTask):
     """Intents of conversations."""
 
-    name, rows = "intents", ConversationRows()
+    name = "intents"
+    rows = ConversationRows()

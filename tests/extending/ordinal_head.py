@@ -19,23 +19,32 @@ class Cutpoints(keras.layers.Layer):
 
     def __init__(self, count, spread=1.0, **kwargs):
         super().__init__(**kwargs)
-        self.count, self.spread = count, spread
+        self.count = count
+        self.spread = spread
 
     def build(self, shape):
         # The first cutpoint, and the steps to the others before `softplus`, which makes them positive.
-        first, step = -self.spread * (self.count - 1) / 2, float(keras.ops.log(keras.ops.expm1(self.spread)))
+        first = -self.spread * (self.count - 1) / 2
+        step = float(keras.ops.log(keras.ops.expm1(self.spread)))
         start = [first] + [step] * (self.count - 1)
-        self.steps = self.add_weight(shape=(self.count,), initializer=lambda *_, **__: start, name="steps")
+        self.steps = self.add_weight(
+            shape=(self.count,),
+            initializer=lambda *_, **__: start,
+            name="steps",
+        )
 
     def places(self):
         """Returns the cutpoints."""
-        return keras.ops.cumsum(keras.ops.concatenate([self.steps[:1], keras.ops.softplus(self.steps[1:])]))
+        steps = keras.ops.concatenate([self.steps[:1], keras.ops.softplus(self.steps[1:])])
+        return keras.ops.cumsum(steps)
 
     def call(self, score):
         return score - self.places()
 
     def get_config(self):
-        return {**super().get_config(), "count": self.count, "spread": self.spread}
+        config = super().get_config()
+        config.update(count=self.count, spread=self.spread)
+        return config
 
 
 def write_cutpoints(graph, layer, score):
@@ -47,12 +56,16 @@ def write_cutpoints(graph, layer, score):
 class Ordinal(keras_bert.Head):
     """Grades with an order."""
 
-    name, layer, reads = "ordinal", "cutpoints", ("pooled",)
+    name = "ordinal"
+    layer = "cutpoints"
+    reads = ("pooled",)
     tensors = {"score": "ordinal.score", "cutpoints.steps": "ordinal.cutpoints"}
     onnx = {"cutpoints": write_cutpoints}
-    has_classes = takes_pair = True
+    has_classes = True
+    takes_pair = True
     classes = "above"
-    saved, outputs = ("spread",), ("grade", "above")
+    saved = ("spread",)
+    outputs = ("grade", "above")
 
     def build(self, encoder, num_classes, dropout=0.1, spread=1.0):
         """Returns a model with the output `above`, the logits that a text is above each grade but the last."""
@@ -88,7 +101,11 @@ class Ordinal(keras_bert.Head):
 
     def answer(self, output, row, n_best):
         answer = super().answer(output, row, n_best)
-        return {"grade": answer["grade"], "rank": answer["rank"], "at_least": [1.0, *answer["above"]]}
+        return {
+            "grade": answer["grade"],
+            "rank": answer["rank"],
+            "at_least": [1.0, *answer["above"]],
+        }
 
     def model_outputs(self, answers):
         above = answers["above"].astype("float64")
@@ -97,8 +114,8 @@ class Ordinal(keras_bert.Head):
 
 def ordinal_loss(grades, above):
     """The cross-entropies of "above this grade", summed, `(batch,)`; grades are numbers from 0 on."""
-    grades, numbers = keras.ops.reshape(grades, (-1, 1)), keras.ops.arange(above.shape[-1])
-    is_above = keras.ops.cast(grades > keras.ops.cast(numbers, grades.dtype), "float32")
+    numbers = keras.ops.cast(keras.ops.arange(above.shape[-1]), grades.dtype)
+    is_above = keras.ops.cast(keras.ops.reshape(grades, (-1, 1)) > numbers, "float32")
     return keras.ops.sum(keras.ops.softplus(above) - is_above * above, -1)
 
 
@@ -120,13 +137,19 @@ class GradeReport(ClassificationReport):
 
     def class_logits(self, outputs):
         """Returns logits: of being above the grades below, and not above the grade. That of the median is positive."""
-        above, ends = outputs["above"], np.full((len(outputs["above"]), 1), 30.0)
-        return np.minimum(np.concatenate([ends, above], 1), np.concatenate([-above, ends], 1))
+        above = outputs["above"]
+        ends = np.full((len(above), 1), 30.0)
+        is_above_lower = np.concatenate([ends, above], 1)
+        is_not_above = np.concatenate([-above, ends], 1)
+        return np.minimum(is_above_lower, is_not_above)
 
 
 @keras_bert.register_task
 class Grading(ClassificationTask):
     """Grades of texts."""
 
-    name, head = "grading", "ordinal"
-    Settings, Training, Report = GradingSettings, GradeTraining, GradeReport
+    name = "grading"
+    head = "ordinal"
+    Settings = GradingSettings
+    Training = GradeTraining
+    Report = GradeReport

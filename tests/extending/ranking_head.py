@@ -14,22 +14,29 @@ from keras_bert.tasks import ClassificationReport, ClassificationTraining, Numbe
 class Ranker(keras_bert.Head):
     """A number for a query and a passage: the higher, the better the passage."""
 
-    name, layer, reads = "ranker", "relevance", ("pooled",)
+    name = "ranker"
+    layer = "relevance"
+    reads = ("pooled",)
     tensors = {"relevance": "ranker.relevance"}
-    classes, outputs, requires_pair = "relevance", ("relevance",), True
+    classes = "relevance"
+    outputs = ("relevance",)
+    requires_pair = True
 
     def build(self, encoder, dropout=0.1):
         layers = {
             "head_dropout": keras_bert.layers.Dropout(dropout, name="head_dropout"),
             "relevance": keras_bert.layers.Dense(1, dtype="float32", name="relevance"),
         }
-        return keras.Model(encoder.input, self.run(layers, encoder.output, encoder.input), name="ranker")
+        outputs = self.run(layers, encoder.output, encoder.input)
+        return keras.Model(encoder.input, outputs, name="ranker")
 
     def run(self, layers, encoded, inputs):
-        return {"relevance": layers["relevance"](layers["head_dropout"](encoded["pooled_output"]))}
+        pooled = layers["head_dropout"](encoded["pooled_output"])
+        return {"relevance": layers["relevance"](pooled)}
 
     def respond(self, outputs, labels):
-        return {**outputs, "score": outputs["relevance"][:, 0]}
+        relevance = outputs["relevance"]
+        return {"relevance": relevance, "score": relevance[:, 0]}
 
     def answer(self, output, row, n_best):
         return {"score": super().answer(output, row, n_best)["score"]}
@@ -39,7 +46,8 @@ class PassageRows(NumberRows):
     """Queries and passages with grades."""
 
     expects = "dicts with query and passage, with grades"
-    columns, target_columns = ({"query", "passage"},), ("grade",)
+    columns = ({"query", "passage"},)
+    target_columns = ("grade",)
 
     def convert(self, place, row, settings):
         for name in ("query", "passage"):
@@ -57,8 +65,10 @@ class RankingSettings(RegressionTask.Settings):
 
 def is_better(targets):
     """Returns whether the first passage is better than the second one, of the same query, `(batch, batch)`."""
-    grades, queries = targets["grades"], targets["queries"]
-    return (queries[:, None] == queries[None]) & (grades[:, None] > grades[None])
+    grades = targets["grades"]
+    queries = targets["queries"]
+    is_same_query = queries[:, None] == queries[None]
+    return is_same_query & (grades[:, None] > grades[None])
 
 
 class RankingTraining(ClassificationTraining):
@@ -80,17 +90,24 @@ class RankingReport(ClassificationReport):
     metric = "pairwise_accuracy"
 
     def score(self, targets, outputs):
-        scores, pairs = outputs["relevance"][:, 0], is_better(targets)
-        ahead = scores[:, None] > scores[None]
-        return {"pairwise_accuracy": float(ahead[pairs].mean()) if pairs.any() else 0.0}
+        scores = outputs["relevance"][:, 0]
+        pairs = is_better(targets)
+        if not pairs.any():
+            return {"pairwise_accuracy": 0.0}
+        is_ahead = scores[:, None] > scores[None]
+        return {"pairwise_accuracy": float(is_ahead[pairs].mean())}
 
 
 @keras_bert.register_task
 class Ranking(RegressionTask):
     """Ranking of passages."""
 
-    name, head, rows = "ranking", "ranker", PassageRows()
-    Settings, Training, Report = RankingSettings, RankingTraining, RankingReport
+    name = "ranking"
+    head = "ranker"
+    rows = PassageRows()
+    Settings = RankingSettings
+    Training = RankingTraining
+    Report = RankingReport
 
     def targets(self, examples):
         """Returns the grades, and a number for each query."""

@@ -29,10 +29,14 @@ def mark(place, row, settings):
     text = row.get("text")
     if not isinstance(text, str):
         raise ValueError(f"{place}: `text` must be a string. Received: {row!r:.100}")
-    spans = sorted((*_span(place, row, name), sign) for name, sign in zip(_SPANS, settings.markers, strict=True))
-    if spans[1][0] < spans[0][1]:
+    spans = []
+    for name, sign in zip(_SPANS, settings.markers, strict=True):
+        start, end = _span(place, row, name)
+        spans.append((start, end, sign))
+    first, second = sorted(spans)
+    if second[0] < first[1]:
         raise ValueError(f"{place}: `subject` and `object` overlap. Received: {row!r:.100}")
-    for start, end, sign in reversed(spans):
+    for start, end, sign in (second, first):  # From the back: the signs shift what follows.
         text = f"{text[:start]}{sign} {text[start:end]} {sign}{text[end:]}"
     return text
 
@@ -63,13 +67,16 @@ class RelationRows(TextRows):
 class Relations(ClassificationTask):
     """Relations between spans."""
 
-    name, Settings, rows = "relations", RelationSettings, RelationRows()
+    name = "relations"
+    rows = RelationRows()
+    Settings = RelationSettings
 
     @classmethod
     def signatures(cls, signatures, settings):
         """The signature `relations` takes the spans as places of characters, `(batch, 2)`."""
         inputs = [tf.TensorSpec([None], tf.string, "text")]
-        inputs += [tf.TensorSpec([None, 2], tf.int32, name) for name in _SPANS]
+        for name in _SPANS:
+            inputs.append(tf.TensorSpec([None, 2], tf.int32, name))
 
         @tf.function(input_signature=inputs)
         def relations(text, subject, object):
@@ -87,8 +94,13 @@ def _marked(texts, subject, object, markers):
     lengths = tf.strings.length(texts, unit="UTF8_CHAR")[:, None]
     starts = tf.minimum(tf.concat([tf.zeros_like(lengths), bounds], 1), lengths - 1)
     sizes = tf.concat([starts[:, 1:], lengths], 1) - starts
-    before, first, between, second, after = (
-        tf.strings.substr(texts, starts[:, n], sizes[:, n], unit="UTF8_CHAR") for n in range(5)
-    )
-    one, two = signs[:, 0], signs[:, 1]
-    return before + one + " " + first + " " + one + between + two + " " + second + " " + two + after
+    parts = []
+    for number in range(5):
+        part = tf.strings.substr(texts, starts[:, number], sizes[:, number], unit="UTF8_CHAR")
+        parts.append(part)
+    before, first, between, second, after = parts
+    sign = signs[:, 0]
+    other = signs[:, 1]
+    marked_first = sign + " " + first + " " + sign
+    marked_second = other + " " + second + " " + other
+    return before + marked_first + between + marked_second + after

@@ -40,8 +40,14 @@ def categories_of(topics):
 class Topics(keras_bert.Head):
     """A topic of each text, and its category."""
 
-    name, layer, reads = "topics", "attention_pooling", ("sequence",)
-    tensors = {"attention_pooling.query": "topics.query", "topic": "topics.topic", "category": "topics.category"}
+    name = "topics"
+    layer = "attention_pooling"
+    reads = ("sequence",)
+    tensors = {
+        "attention_pooling.query": "topics.query",
+        "topic": "topics.topic",
+        "category": "topics.category",
+    }
     units = {"num_classes": "topic", "num_categories": "category"}
     onnx = {"attention_pooling": write_attention_pooling}
     has_classes = True
@@ -71,7 +77,8 @@ class Topics(keras_bert.Head):
     def respond(self, outputs, labels):
         categories, _ = categories_of(labels)
         return {
-            **outputs,
+            "logits": outputs["logits"],
+            "category_logits": outputs["category_logits"],
             "topic": tf.gather(labels, tf.argmax(outputs["logits"], 1)),
             "category": tf.gather(categories, tf.argmax(outputs["category_logits"], 1)),
             "score": tf.reduce_max(tf.nn.softmax(outputs["logits"]), 1),
@@ -108,15 +115,22 @@ class TopicReport(ClassificationReport):
         _, parents = categories_of(self.task.labels)
         is_topic = outputs["logits"].argmax(-1) == targets
         is_category = outputs["category_logits"].argmax(-1) == parents[targets]
-        return {"joint_accuracy": float(np.mean(is_topic & is_category)), **super().score(targets, outputs)}
+        scores = {"joint_accuracy": float(np.mean(is_topic & is_category))}
+        scores.update(super().score(targets, outputs))
+        return scores
 
 
 @keras_bert.register_task
 class TopicTask(ClassificationTask):
     """Topics of texts."""
 
-    name, head, Training, Report = "topics", "topics", TopicTraining, TopicReport
+    name = "topics"
+    head = "topics"
+    Training = TopicTraining
+    Report = TopicReport
 
     def head_options(self):
         categories, _ = categories_of(self.labels)
-        return {**super().head_options(), "num_categories": len(categories)}
+        options = super().head_options()
+        options["num_categories"] = len(categories)
+        return options

@@ -16,6 +16,18 @@ _NO_TOKEN = -1
 _NO_ANSWER = 0  # The position of `[CLS]`.
 
 
+class BestAnswers(NamedTuple):
+    """The best answers to a question.
+
+    `answers` are dicts of `text`, `place` (as in `Questions.spans`), `start_logit`, `end_logit` and `probability`, best
+    first; there may be none.
+    """
+
+    id: str
+    answers: list
+    null_score: float  # Of no answer.
+
+
 class _TokenSpan(NamedTuple):
     """The smallest span of tokens that covers some bytes of a context."""
 
@@ -172,11 +184,7 @@ class QuestionWindows:
         }
 
     def answers(self, logits, count: int = 20, max_answer_length: int = 30):
-        """Returns the best answers to all questions, from the result of `logits`.
-
-        A list of `(id, answers, null_score)`. The answers, `count` for each question, are dicts of `text`, `place` (as
-        in `Questions.spans`), `start_logit`, `end_logit` and `probability`, best first.
-        """
+        """Returns the `BestAnswers` to each question, at most `count`, from the result of `logits`."""
         answers = []
         for first, last in self.blocks():
             start_logits = self._viewed.padded(logits["start"], first, last)
@@ -189,21 +197,25 @@ class QuestionWindows:
                 first,
                 last,
             )
-            best = self._best_answers(spans, start_logits.numpy(), end_logits.numpy(), first, last)
+            best = self._best_spans(spans, start_logits.numpy(), end_logits.numpy(), first, last)
             question = int(self.windows.row[first])
             for row, null_score in enumerate(spans.null_score.numpy()):
-                texts = self._texts(question + row, best, row)
-                answers.append((self.questions.ids[question + row], texts, float(null_score)))
+                of_question = BestAnswers(
+                    id=self.questions.ids[question + row],
+                    answers=self._texts(question + row, best, row),
+                    null_score=float(null_score),
+                )
+                answers.append(of_question)
         return answers
 
-    def _best_answers(self, spans, start_logits, end_logits, first, last):
-        """Returns the `_BestAnswers` of a block of windows."""
+    def _best_spans(self, spans, start_logits, end_logits, first, last):
+        """Returns the `_BestSpans` of a block of windows."""
         start = spans.start.numpy()
         end = spans.end.numpy()
         window = spans.view.numpy()
         shift = (self.offset - self.windows.start)[first:last].numpy()[window]
         # Answers that a short context lacks have no position, but some logits.
-        return _BestAnswers(
+        return _BestSpans(
             start=start,
             end=end,
             start_logit=start_logits[window, np.maximum(start + shift, 0)],
@@ -212,7 +224,7 @@ class QuestionWindows:
         )
 
     def _texts(self, question, best, row):
-        """Returns the answers to one question, which has this row in `_BestAnswers`."""
+        """Returns the answers to one question, which has this row in `_BestSpans`."""
         context = self.questions.context[question]
         answers = []
         for index in np.flatnonzero(best.start[row] != _NO_TOKEN):
@@ -229,8 +241,8 @@ class QuestionWindows:
         return answers
 
 
-class _BestAnswers(NamedTuple):
-    """The best answers to the questions of a block of windows, arrays `(questions, count)`."""
+class _BestSpans(NamedTuple):
+    """The spans of the best answers to the questions of a block of windows, arrays `(questions, count)`."""
 
     start: np.ndarray  # First and last token, counted from the start of the context; -1 for none.
     end: np.ndarray

@@ -41,13 +41,14 @@ class AnsweredQuestion:
 
 
 def null_odds(answers):
-    """Returns, by id, the score of no answer minus the score of the best answer."""
+    """Returns, by id, the score of no answer minus the score of the best answer, of `BestAnswers`."""
     odds = {}
-    for name, texts, null_score in answers:
+    for question in answers:
         best_score = _NO_SCORE
-        if texts:
-            best_score = texts[0]["start_logit"] + texts[0]["end_logit"]
-        odds[name] = null_score - best_score
+        if question.answers:
+            best = question.answers[0]
+            best_score = best["start_logit"] + best["end_logit"]
+        odds[question.id] = question.null_score - best_score
     return odds
 
 
@@ -58,12 +59,12 @@ def predictions(answers, threshold=None):
     """
     odds = null_odds(answers)
     predicted = {}
-    for name, texts, _ in answers:
-        is_refused = threshold is not None and odds[name] > threshold
-        if texts and not is_refused:
-            predicted[name] = texts[0]["text"]
+    for question in answers:
+        is_refused = threshold is not None and odds[question.id] > threshold
+        if question.answers and not is_refused:
+            predicted[question.id] = question.answers[0]["text"]
         else:
-            predicted[name] = ""
+            predicted[question.id] = ""
     return predicted
 
 
@@ -118,8 +119,8 @@ def answered_questions(questions, answers, threshold=None):
     texts_by_id = predictions(answers, threshold)
     exact, f1 = squad_metrics.score_answers(questions, texts_by_id)
     answered = []
-    for row, (name, texts, _) in enumerate(answers):
-        best = texts[0] if texts else {}
+    for row, (name, best_answers, _) in enumerate(answers):
+        best = best_answers[0] if best_answers else {}
         question = AnsweredQuestion(
             id=name,
             question=questions.questions[row],

@@ -22,8 +22,19 @@ KINDS = (CORRECT, WRONG_TYPE, WRONG_BORDER, BOTH_WRONG, MISSED, SPURIOUS)
 _NO_TYPE = "entity"  # The name of a single type without a name.
 
 
-def table(golds, predictions):
-    """Returns (type, precision, recall, F1, gold entities, predicted entities) of each type, and of "all", last.
+class TypeScores(NamedTuple):
+    """The scores of the entities of a type; a row of the report's table, whose columns have this order."""
+
+    type: str
+    precision: float
+    recall: float
+    f1: float
+    golds: int
+    predictions: int
+
+
+def score_types(golds, predictions):
+    """Returns the `TypeScores` of each type, and of "all", last.
 
     The arguments are lists of lists of `EntitySpan`. A prediction is right if type, start and end are equal; undefined
     scores are 0.
@@ -35,8 +46,8 @@ def table(golds, predictions):
     said = _count_types(predictions)
     rows = []
     for name in sorted(true | said):
-        rows.append(_table_row(name, right[name], true[name], said[name]))
-    rows.append(_table_row("all", right.total(), true.total(), said.total()))
+        rows.append(_scores(name, right[name], true[name], said[name]))
+    rows.append(_scores("all", right.total(), true.total(), said.total()))
     return rows
 
 
@@ -48,17 +59,22 @@ def _count_types(sentences):
     return counts
 
 
-def _table_row(name, right, true, said):
-    precision = right / max(said, 1)
-    recall = right / max(true, 1)
-    f1 = 2 * right / max(said + true, 1)
-    return name, precision, recall, f1, true, said
+def _scores(name, right, true, said):
+    """Returns the `TypeScores` of the numbers of right predictions, of gold entities and of predictions."""
+    return TypeScores(
+        type=name,
+        precision=right / max(said, 1),
+        recall=right / max(true, 1),
+        f1=2 * right / max(said + true, 1),
+        golds=true,
+        predictions=said,
+    )
 
 
 def entity_scores(golds, predictions):
     """Returns F1, precision and recall over all types as a dict."""
-    _, precision, recall, f1, _, _ = table(golds, predictions)[-1]
-    return {"f1": f1, "precision": precision, "recall": recall}
+    of_all = score_types(golds, predictions)[-1]
+    return {"f1": of_all.f1, "precision": of_all.precision, "recall": of_all.recall}
 
 
 def word_scores(golds, predictions):

@@ -145,7 +145,7 @@ class TaggingReport(Report):
         sentences = self._predicted_sentences(logits, self.temperature(kept))
         if self.task.plain:
             return judge_tags(sentences, self.task.labels)
-        scores = metrics.table(windows.sentences.entities, windows.entities(logits))
+        scores = metrics.score_types(windows.sentences.entities, windows.entities(logits))
         return judge_entities(sentences, scores)
 
     def _predicted_sentences(self, logits, temperature):

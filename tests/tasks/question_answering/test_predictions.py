@@ -7,6 +7,7 @@ import pytest
 
 from keras_bert.tasks.question_answering import predictions as squad_predictions
 from keras_bert.tasks.question_answering.data import Questions
+from keras_bert.tasks.question_answering.features import BestAnswers
 
 
 def found(text, start, end, place=(0, 1)):
@@ -15,10 +16,10 @@ def found(text, start, end, place=(0, 1)):
 
 # Odds of no answer: -2 (correct to answer), 3 (correct not to), 1 (not answered for thresholds below 1), and certain.
 ANSWERS = [
-    ("1", [found("é b", 2.0, 1.0, (0, 4)), found("b", 0.0, 0.0, (3, 4))], 1.0),
-    ("2", [found("c", 0.0, 0.0, (5, 6))], 3.0),
-    ("3", [found("d", 1.0, 1.0)], 3.0),
-    ("4", [], 0.0),
+    BestAnswers("1", [found("é b", 2.0, 1.0, (0, 4)), found("b", 0.0, 0.0, (3, 4))], null_score=1.0),
+    BestAnswers("2", [found("c", 0.0, 0.0, (5, 6))], null_score=3.0),
+    BestAnswers("3", [found("d", 1.0, 1.0)], null_score=3.0),
+    BestAnswers("4", [], null_score=0.0),
 ]
 
 
@@ -58,7 +59,9 @@ def test_threshold_positions():
         names = list("abcd"[: len(odds)])
         golds = [["a b"] if answerable else [] for answerable in right]
         questions = Questions(["a b"], names, names, np.zeros(count, int), golds, [[]] * count, True, [])
-        answers = [(name, [found("a b", 0.0, 0.0)], value) for name, value in zip(names, odds, strict=True)]
+        answers = []
+        for name, value in zip(names, odds, strict=True):
+            answers.append(BestAnswers(name, [found("a b", 0.0, 0.0)], null_score=value))
         assert squad_predictions.choose_threshold(questions, answers) == threshold
         scores = [squad_predictions.score(questions, answers, at)["f1"] for at in (threshold, *np.arange(-4, 7, 0.25))]
         assert scores[0] == max(scores)
