@@ -1,5 +1,7 @@
 """Zero-shot classification of loaded models and of SavedModels equals formulas in NumPy on logits and vectors."""
 
+import re
+
 import numpy as np
 import pytest
 from scipy.special import softmax
@@ -58,130 +60,177 @@ def pairs_with_hypotheses():
     """All texts with all hypotheses."""
     pairs = []
     for text in TEXTS:
-        pairs.extend((text, HYPOTHESIS.replace("{}", label)) for label in LABELS)
+        for label in LABELS:
+            pairs.append((text, HYPOTHESIS.replace("{}", label)))
     return pairs
+
+
+def assert_scores(answer, expected):
+    np.testing.assert_allclose(list(answer["scores"].values()), expected, atol=1e-5)
 
 
 @pytest.mark.usefixtures("eager")
 def test_an_nli_classifier(nli):
-    texts, hypotheses = zip(*pairs_with_hypotheses(), strict=True)
-    inputs = nli.preprocessor(40)((list(texts), list(hypotheses)))
-    expected = softmax(nli.model()(inputs)["logits"].numpy()[:, 2].reshape(3, 3), axis=-1)
+    texts = []
+    hypotheses = []
+    for text, hypothesis in pairs_with_hypotheses():
+        texts.append(text)
+        hypotheses.append(hypothesis)
+    inputs = nli.preprocessor(40)((texts, hypotheses))
+    entailment = nli.model()(inputs)["logits"].numpy()[:, 2]
+    expected = softmax(entailment.reshape(3, 3), axis=-1)
     answers = nli.predict(TEXTS, candidate_labels=LABELS, hypothesis=HYPOTHESIS, batch_size=2)
     for answer, row in zip(answers, expected, strict=True):
         assert answer["label"] == LABELS[row.argmax()]
-        np.testing.assert_allclose(list(answer["scores"].values()), row, atol=1e-5)
+        assert_scores(answer, row)
         assert answer["score"] == max(answer["scores"].values())
-    assert nli.predict(TEXTS[0], candidate_labels=LABELS, hypothesis=HYPOTHESIS).keys() == answers[0].keys()
+    alone = nli.predict(TEXTS[0], candidate_labels=LABELS, hypothesis=HYPOTHESIS)
+    assert alone.keys() == answers[0].keys()
 
 
 @pytest.mark.usefixtures("eager")
 def test_several_labels_per_text(nli):
     logits = pair_logits(nli)
-    expected = softmax(logits[..., [0, 2]], axis=-1)[..., 1]
+    entailment_or_not = logits[..., [0, 2]]
+    expected = softmax(entailment_or_not, axis=-1)[..., 1]
     answers = nli.predict(TEXTS, candidate_labels=LABELS, hypothesis=HYPOTHESIS, multi_label=True)
     for answer, row in zip(answers, expected, strict=True):
-        np.testing.assert_allclose(list(answer["scores"].values()), row, atol=1e-5)
-        assert answer["labels"] == [label for label, score in zip(LABELS, row, strict=True) if score >= 0.5]
+        assert_scores(answer, row)
+        probable = [label for label, score in zip(LABELS, row, strict=True) if score >= 0.5]
+        assert answer["labels"] == probable
 
 
 @pytest.mark.slow  # The import of PyTorch; the formulas above are in NumPy.
-def test_the_pipeline_of_transformers(nli):
+def test_the_pipeline_of_transformers(nli, tmp_path):
     pytest.importorskip("torch", reason="a peer, see `make peers`")
     transformers = pytest.importorskip("transformers", reason="a peer, see `make peers`")
-    folder = nli._checkpoint.name
-    peer = transformers.pipeline("zero-shot-classification", model=folder, device="cpu")
+    keras_bert.save(nli.model(), tmp_path / "bert", nli.vocabulary.pieces, labels=NLI, pair=True)
+    peer = transformers.pipeline("zero-shot-classification", model=str(tmp_path / "bert"), device="cpu")
     texts = [text for text in TEXTS if text]  # Theirs refuses an empty one.
     options = {"candidate_labels": LABELS, "multi_label": True}
+    ours = nli.predict(texts, hypothesis=HYPOTHESIS, **options)
     theirs = peer(texts, hypothesis_template=HYPOTHESIS, **options)
-    for answer, expected in zip(nli.predict(texts, hypothesis=HYPOTHESIS, **options), theirs, strict=True):
+    for answer, expected in zip(ours, theirs, strict=True):
         for label, score in zip(expected["labels"], expected["scores"], strict=True):
             assert abs(answer["scores"][label] - score) < 1e-5
 
 
 @pytest.mark.usefixtures("eager")
 def test_a_sentence_encoder(sentences):
-    hypotheses = sentences.encode([f"This text is about {label}." for label in LABELS], normalize=True)
-    expected = softmax(sentences.encode(TEXTS, normalize=True) @ hypotheses.T / 0.1, axis=-1)
+    hypotheses = [f"This text is about {label}." for label in LABELS]
+    label_vectors = sentences.encode(hypotheses, normalize=True)
+    similarities = sentences.encode(TEXTS, normalize=True) @ label_vectors.T
+    expected = softmax(similarities / 0.1, axis=-1)
     answers = sentences.predict(TEXTS, candidate_labels=LABELS, temperature=0.1)
     for answer, row in zip(answers, expected, strict=True):
         assert answer["label"] == LABELS[row.argmax()]
-        np.testing.assert_allclose(list(answer["scores"].values()), row, atol=1e-5)
+        assert_scores(answer, row)
+
+
+@pytest.mark.usefixtures("eager")
+def test_prompts_of_a_sentence_encoder(sentences):
+    with_default = sentences.encode("a")
     np.testing.assert_allclose(sentences.predict("a")["embedding"], sentences.encode("a", prompt="q: "), atol=1e-6)
-    assert np.abs(sentences.encode("a") - sentences.encode("a", prompt_name="other")).max() > 1e-3
+    assert np.abs(with_default - sentences.encode("a", prompt_name="other")).max() > 1e-3
+    with pytest.raises(ValueError, match="`prompt_name`"):
+        sentences.encode("a", prompt_name="document")
+    with pytest.raises(ValueError, match="`prompt`, a text, or `prompt_name`"):
+        sentences.encode("a", prompt="", prompt_name="query")
 
 
-def options_of(bert):
-    """Returns the options of `export`."""
-    settings = keras_bert.ZeroShot(HYPOTHESIS)
-    if bert.head == "classification":
-        return {"labels": NLI, "pair": True, "zero_shot": settings}
-    return {"prompts": bert.prompts, "default_prompt_name": "query", "zero_shot": settings}
+# Rows may have fewer labels.
+LABELS_OF_TEXTS = [[*LABELS], ["x y", "b", ""], ["", "k", ""]]
 
 
-def check(bert, signatures):
-    """Compares signatures with `predict` and `encode`; rows may have fewer labels."""
-    labels = [[*LABELS], ["x y", "b", ""], ["", "k", ""]]
-    found = signatures["zero_shot"](text=tf.constant(TEXTS), labels=tf.constant(labels))
-    for row, text in enumerate(TEXTS):
-        given = [label for label in labels[row] if label]
-        expected = {"label": "k", "scores": {"k": 1.0}}  # A single label, which `predict` refuses.
+def check_zero_shot(bert, signature):
+    """Compares the signature with `predict`, which refuses a single label: its probability is 1."""
+    outputs = signature(text=tf.constant(TEXTS), labels=tf.constant(LABELS_OF_TEXTS))
+    for row, (text, labels) in enumerate(zip(TEXTS, LABELS_OF_TEXTS, strict=True)):
+        given = [label for label in labels if label]
+        expected = {"label": "k", "scores": {"k": 1.0}}
         if given != ["k"]:
             expected = bert.predict(text, candidate_labels=given, hypothesis=HYPOTHESIS)
-        assert found["label"][row].numpy().decode() == expected["label"]
-        scores = [expected["scores"].get(label, 0.0) for label in labels[row]]
-        np.testing.assert_allclose(found["probabilities"][row], scores, atol=1e-5)
-    if bert.head == "classification":
-        assert set(signatures) - {"tokens"} == {"serving_default", "classify", "zero_shot"}
-        return
+        assert outputs["label"][row].numpy().decode() == expected["label"]
+        scores = [expected["scores"].get(label, 0.0) for label in labels]
+        np.testing.assert_allclose(outputs["probabilities"][row], scores, atol=1e-5)
+
+
+def signatures_of(bert, **options):
+    """Builds the signatures of a model as functions of named inputs."""
+    functions = build_signatures(
+        bert.model(), bert.preprocessor(20), zero_shot=keras_bert.ZeroShot(HYPOTHESIS), **options
+    )
+    signatures = {}
+    for name, function in functions.items():
+        signatures[name] = lambda function=function, **inputs: function(*inputs.values())
+    return signatures
+
+
+@pytest.mark.usefixtures("eager")
+def test_signatures_of_a_classifier(nli):
+    signatures = signatures_of(nli, labels=NLI, pair=True)
+    assert set(signatures) - {"tokens"} == {"serving_default", "classify", "zero_shot"}
+    check_zero_shot(nli, signatures["zero_shot"])
+
+
+@pytest.mark.usefixtures("eager")
+def test_signatures_of_a_sentence_encoder(sentences):
+    """Each prompt has one."""
+    signatures = signatures_of(sentences, prompts=sentences.prompts, default_prompt_name="query")
     prompts = {"serving_default": "q: ", "embed": "q: ", "embed_query": "q: ", "embed_other": ""}
     assert set(signatures) - {"tokens"} == {*prompts, "zero_shot"}
+    check_zero_shot(sentences, signatures["zero_shot"])
     for name, prompt in prompts.items():
         vectors = signatures[name](text=tf.constant(TEXTS))["embedding"]
-        np.testing.assert_allclose(vectors, bert.encode(TEXTS, prompt=prompt), atol=1e-5)
+        np.testing.assert_allclose(vectors, sentences.encode(TEXTS, prompt=prompt), atol=1e-5)
 
 
 @pytest.mark.usefixtures("eager")
-@pytest.mark.parametrize("kind", ["nli", "sentences"])
-def test_signatures(request, kind):
+@pytest.mark.parametrize(
+    ("kind", "options", "message"),
+    [
+        ("nli", {"candidate_labels": "sport"}, "`candidate_labels` must be a list of different strings, .*'sport'"),
+        ("nli", {"candidate_labels": ["a"]}, "at least 2 labels: a single one .* 1 without `multi_label=True`. Rec"),
+        ("sentences", {"candidate_labels": ["a"]}, "at least 2 labels: a single one always has the probability 1. R"),
+        ("nli", {"candidate_labels": ["a", "b"], "temperature": 1}, "`temperature` is for sentence encoders"),
+        ("nli", {"candidate_labels": ["a"], "temperature": 0}, "`temperature` must be a finite number above 0"),
+        ("nli", {"candidate_labels": ["a"], "hypothesis": "a"}, "`hypothesis` must be a string with one {}"),
+        ("nli", {"candidate_labels": ["a"], "n_best": 1}, "has the options hypothesis, multi_label, .*Received: n_b"),
+        ("sentences", {"candidate_labels": ["a"], "multi_label": True}, "`multi_label` needs a classifier of pairs"),
+    ],
+)
+def test_wrong_options_of_predict(request, kind, options, message):
     bert = request.getfixturevalue(kind)
-    functions = build_signatures(bert.model(), bert.preprocessor(20), **options_of(bert))
-    check(bert, {name: lambda call=call, **inputs: call(*inputs.values()) for name, call in functions.items()})
+    with pytest.raises(ValueError, match=message):
+        bert.predict(["a"], **options)
 
 
-@pytest.mark.usefixtures("eager")
-def test_mistakes(nli, sentences, load):
-    for bert, options, message in (
-        (nli, {"candidate_labels": "sport"}, "`candidate_labels` must be a list of different strings, .*'sport'"),
-        (nli, {"candidate_labels": ["a"]}, "at least 2 labels: a single one .* 1 without `multi_label=True`. Received"),
-        (sentences, {"candidate_labels": ["a"]}, "at least 2 labels: a single one always has the probability 1. Rec"),
-        (nli, {"candidate_labels": ["a", "b"], "temperature": 1}, "`temperature` is for sentence encoders. Received"),
-        (nli, {"candidate_labels": ["a"], "hypothesis": "a"}, "`hypothesis` must be a string with one {}"),
-        (nli, {"candidate_labels": ["a"], "temperature": 0}, "`temperature` must be a finite number above 0"),
-        (nli, {"candidate_labels": ["a"], "n_best": 1}, "has the options hypothesis, multi_label, .*Received: n_best"),
-        (sentences, {"candidate_labels": ["a"], "multi_label": True}, "`multi_label` needs a classifier of pairs"),
-    ):
-        with pytest.raises(ValueError, match=message):
-            bert.predict(["a"], **options)
+def test_a_pair_has_no_room_for_a_hypothesis(nli):
     with pytest.raises(ValueError, match="takes a text. Received: a pair of texts"):
         nli.predict([("a", "b")], candidate_labels=["a"])
+
+
+def test_a_classifier_of_other_classes(load):
     topics = load(lambda encoder: keras_bert.build_classifier(encoder, 2), labels=["a", "b"], pair=True)
-    with pytest.raises(
-        ValueError,
-        match="zero-shot .* such as sentence-.*: a model with head='classification', labels=.'a', 'b'., pair=True",
-    ):
+    received = re.escape("a model with head='classification', labels=['a', 'b'], pair=True")
+    with pytest.raises(ValueError, match=f"zero-shot .*{received}"):
         topics.predict(["a"], candidate_labels=["a", "b"])
+
+
+@pytest.mark.usefixtures("eager")
+def test_no_texts_and_one_label(nli, sentences):
     assert nli.predict([], candidate_labels=["a", "b"]) == []
     assert nli.predict("a", candidate_labels=["a"], multi_label=True)["scores"].keys() == {"a"}
     assert sentences.similarity([], ["a"]).shape == (0, 1)
-    with pytest.raises(ValueError, match="`prompt_name` must be the name of a prompt: query, other. Rec.*'document'"):
-        sentences.encode("a", prompt_name="document")
-    with pytest.raises(ValueError, match="pass `prompt`, a text, or `prompt_name`, not both"):
-        sentences.encode("a", prompt="", prompt_name="query")
-    preprocessor = nli.preprocessor(20)
-    for options, message in (
-        ({"pair": True, "zero_shot": True}, "`zero_shot` must be a keras_bert.ZeroShot or `None`. Received"),
-        ({"zero_shot": keras_bert.ZeroShot()}, "zero-shot .* needs a classifier of pairs. Received: pair=False"),
-    ):
-        with pytest.raises(ValueError, match=message):
-            keras_bert.export(nli.model(), preprocessor, "never", labels=NLI, **options)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"pair": True, "zero_shot": True}, "`zero_shot` must be a keras_bert.ZeroShot or `None`"),
+        ({"zero_shot": keras_bert.ZeroShot()}, "needs a classifier of pairs. Received: pair=False"),
+    ],
+)
+def test_wrong_options_of_export(nli, options, message):
+    with pytest.raises(ValueError, match=message):
+        keras_bert.export(nli.model(), nli.preprocessor(20), "never", labels=NLI, **options)

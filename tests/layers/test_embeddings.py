@@ -33,15 +33,3 @@ def test_one_segment_needs_no_ids():
     first = embed(tokens, np.full((1, 3), 0))
     second = embed(tokens, np.full((1, 3), 1))
     np.testing.assert_array_equal(numpy(first), numpy(second))
-
-
-def test_sinusoid_positions_follow_the_paper():
-    expected = np.zeros((50, 6))
-    for position in range(50):
-        for pair in range(3):
-            angle = position / 10000 ** (2 * pair / 6)
-            expected[position, 2 * pair] = np.sin(angle)
-            expected[position, 2 * pair + 1] = np.cos(angle)
-    bert = layers.BertEmbeddings(hidden_size=6, max_length=50, positions="sinusoid")
-    np.testing.assert_allclose(numpy(bert.fixed_positions()), expected, atol=1e-5)
-    np.testing.assert_allclose(numpy(layers.ScaledEmbeddings(6, 50).table()), expected, atol=1e-5)
