@@ -7,7 +7,7 @@ import pytest
 from keras_bert import Vocabulary
 from keras_bert.corpus.vocabulary_report import report
 from keras_bert.corpus.wordpiece_trainer import learn_vocabulary
-from tests.text.test_tokenizer import pieces_of
+from tests.text.google_words import pieces_of
 
 COMPACT = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 

@@ -8,7 +8,7 @@ from keras_bert.corpus.vocabulary_report import report
 from keras_bert.corpus.word_counts import count_words
 from keras_bert.corpus.wordpiece_trainer import extend_vocabulary, learn_vocabulary
 from keras_bert.text.bert_tokenizer import BertTokenizer
-from tests.text.test_tokenizer import pieces_of
+from tests.text.google_words import pieces_of
 
 COMPACT = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 COUNTS = {"low": 5, "lower": 2, "lowest": 3}
