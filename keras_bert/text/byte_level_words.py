@@ -63,7 +63,7 @@ def split(texts):
 
 def _word_starts(points, is_first):
     """Returns where words start, but for contractions; `is_first` tells the first character of each text."""
-    kinds = tf.gather(tf.constant(_kinds()), tf.minimum(points, _TABLE_SIZE - 1))
+    kinds = tf.gather(tf.constant(kinds_of_characters()), tf.minimum(points, _TABLE_SIZE - 1))
     is_white = kinds == _WHITE
     is_last = _next(is_first, at_end=True)
     changes = is_first | (kinds != previous(kinds))
@@ -110,7 +110,7 @@ def _next(values, distance=1, at_end=0):
 
 
 @functools.cache
-def _kinds():
+def kinds_of_characters():
     """Returns the kinds of code points up to `_TABLE_SIZE`, whose last one counts for all others."""
     kinds = np.full(_TABLE_SIZE, _OTHER, np.uint8)
     for point in range(_TABLE_SIZE):

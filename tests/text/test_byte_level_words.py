@@ -10,35 +10,45 @@ import tensorflow as tf
 
 from keras_bert.text import byte_level_words
 
-_WORDS = re.compile(r"'s|'t|'re|'ve|'m|'ll|'d| ?[a-z]+| ?0+| ?[^\sa-z0]+|\s+(?!\S)|\s+")
-_SIGNS = [*"'strevmld' aZ1!?-", "é", "½", "٣", "字", "\U0001f600", "\u0301", "\0", "\x01", "'s", "'re", "'LL"]
-_SIGNS += ["  ", "\t", "\n", "\v", "\x85", "\xa0", "\u1680", "\u2028", "\u3000", "\u200b"]
-_WHITE = " \t\n\v\f\r\x85\xa0\u1680\u2028\u2029\u202f\u205f\u3000" + "".join(map(chr, range(0x2000, 0x200B)))
+WORDS = re.compile(r"'s|'t|'re|'ve|'m|'ll|'d| ?[a-z]+| ?0+| ?[^\sa-z0]+|\s+(?!\S)|\s+")
+SIGNS = [*"'strevmld' aZ1!?-", "é", "½", "٣", "字", "\U0001f600", "\u0301", "\0", "\x01", "'s", "'re", "'LL"]
+SIGNS += ["  ", "\t", "\n", "\v", "\x85", "\xa0", "\u1680", "\u2028", "\u3000", "\u200b"]
+WHITE = " \t\n\v\f\r\x85\xa0\u1680\u2028\u2029\u202f\u205f\u3000" + "".join(map(chr, range(0x2000, 0x200B)))
 
 
 def plain(character):
     """Returns an ASCII character of the same kind; those of contractions stand for themselves."""
     if character in "' strevmld":
         return character
-    if character in _WHITE:
+    if character in WHITE:
         return "\t"
-    return {"L": "z", "N": "0"}.get(unicodedata.category(character)[0], "!")
+    kind = unicodedata.category(character)[0]
+    if kind == "L":
+        return "z"
+    if kind == "N":
+        return "0"
+    return "!"
 
 
 def words_of(text):
-    spans = (match.span() for match in _WORDS.finditer("".join(map(plain, text))))
-    return [text[start:end] for start, end in spans]
+    words = []
+    for match in WORDS.finditer("".join(map(plain, text))):
+        words.append(text[match.start() : match.end()])
+    return words
 
 
 def split(texts):
     found = byte_level_words.split(tf.constant([text.encode() for text in texts], tf.string))
-    words = tf.RaggedTensor.from_row_splits(found.words, found.row_splits).to_list()
-    return [[word.decode() for word in row] for row in words]
+    rows = tf.RaggedTensor.from_row_splits(found.words, found.row_splits).to_list()
+    words = []
+    for row in rows:
+        words.append([word.decode() for word in row])
+    return words
 
 
 def test_words_of_random_texts():
     chosen = random.Random(3)
-    texts = ["".join(chosen.choices(_SIGNS, k=chosen.randrange(15))) for _ in range(4000)]
+    texts = ["".join(chosen.choices(SIGNS, k=chosen.randrange(15))) for _ in range(4000)]
     assert split(texts) == [words_of(text) for text in texts]
 
 
@@ -58,17 +68,21 @@ def test_known_words(text, words):
     assert split(["l", text, "s", "", text, ""]) == [["l"], words, ["s"], [], words, []]
 
 
-def test_kinds_of_characters():
+@pytest.mark.parametrize(
+    ("signs", "kind"),
+    [("a字\U00031350\U000323af", 1), ("1²१\U00011bf0", 2), (" \u3000", 3), ("!\u200b\ue000", 0)],
+    ids=["letters", "numbers", "white space", "others"],
+)
+def test_kinds_of_characters(signs, kind):
     """Letters and numbers of Unicode 16, whatever version Python's `unicodedata` has."""
-    kinds = byte_level_words._kinds()
-    counts = np.bincount(kinds, minlength=4)
+    kinds = byte_level_words.kinds_of_characters()
+    for sign in signs:
+        assert kinds[ord(sign)] == kind, sign
+
+
+def test_numbers_of_letters_numbers_and_white_space():
+    counts = np.bincount(byte_level_words.kinds_of_characters(), minlength=4)
     assert counts[1:].tolist() == [141028, 1911, 25]
-    assert [kinds[ord(char)] for char in "a字\U00031350\U000323af1²१\U00011bf0 \u3000!\u200b\ue000"] == [
-        *[1] * 4,
-        *[2] * 4,
-        *[3] * 2,
-        *[0] * 3,
-    ]
 
 
 def test_malformed_bytes_are_those_that_python_replaces():
