@@ -15,7 +15,8 @@ PROGRAM = "pipelines.convert_checkpoint"
 def test_hugging_face_to_google(build, pieces, tmp_path):
     model = build("pretraining")
     keras_bert.save(model, tmp_path / "hf", pieces, lowercase=True)
-    printed = call(PROGRAM, f"--model={tmp_path}/hf", f"--output_dir={tmp_path}/google", "--format=google")
+    folders = [f"--model={tmp_path}/hf", f"--output_dir={tmp_path}/google"]
+    printed = call(PROGRAM, *folders, "--format=google")
     files = "bert_config.json, bert_model.ckpt.data-00000-of-00001, bert_model.ckpt.index, vocab.txt"
     assert printed.splitlines() == [
         f"read {tmp_path}/hf: pretraining, L-1_H-32, {model.count_params():,} parameters",
@@ -30,11 +31,12 @@ def test_hugging_face_to_google(build, pieces, tmp_path):
 def test_unused_tensors_are_listed(build, pieces, tmp_path):
     keras_bert.save(build("pretraining"), tmp_path / "hf", pieces)
     config = json.loads((tmp_path / "hf" / "config.json").read_text())
-    config["architectures"], config["keras_bert"] = ["BertModel"], {}
+    config |= {"architectures": ["BertModel"], "keras_bert": {}}
     (tmp_path / "hf" / "config.json").write_text(json.dumps(config))
-    printed = call(
-        PROGRAM, f"--model={tmp_path}/hf", f"--output_dir={tmp_path}/out", "--format=keras", "--tokenizer=none"
-    )
-    assert "not converted, unused by a model with head='encoder': cls.predictions.bias, " in printed
+    folders = [f"--model={tmp_path}/hf", f"--output_dir={tmp_path}/out"]
+    printed = call(PROGRAM, *folders, "--format=keras", "--tokenizer=none")
+    unused = "not converted, unused by a model with head='encoder': cls.predictions.bias, "
+    assert unused in printed
     copy = keras_bert.load(tmp_path / "out")
-    assert (copy.head, copy.vocabulary) == ("encoder", None)
+    assert copy.head == "encoder"
+    assert copy.vocabulary is None

@@ -1,11 +1,9 @@
 """Tests of the command-line program."""
 
-import json
-
 import pytest
 
 import keras_bert
-from tests.pipelines.programs import call, mistake
+from tests.pipelines.programs import call, mistake, read_jsonl
 
 pytest.importorskip("tensorflow")
 
@@ -24,22 +22,34 @@ def test_lines(model, tmp_path):
     bert = keras_bert.load(tmp_path / "model")
     assert call(PROGRAM, model, "ab c").splitlines() == [str(bert.explain("ab c"))]
     assert call(PROGRAM, model, "--target=z", "a b").strip() == str(bert.explain("a b", "z"))
-    options = ["--target=1", "--method=integrated_gradients", "--n_steps=4", "--replacement=[PAD]"]
-    found = bert.explain(("a", "b"), 1, method="integrated_gradients", n_steps=4, replacement="[PAD]")
-    assert call(PROGRAM, model, *options, "a", "b").strip() == str(found)
 
 
-def test_files(model, tmp_path):
+def test_options(model, tmp_path):
+    given = ["--target=1", "--method=integrated_gradients", "--n_steps=4", "--replacement=[PAD]"]
+    printed = call(PROGRAM, model, *given, "a", "b")
+    options = {"method": "integrated_gradients", "n_steps": 4, "replacement": "[PAD]"}
+    explanation = keras_bert.load(tmp_path / "model").explain(("a", "b"), 1, **options)
+    assert printed.strip() == str(explanation)
+
+
+def words_of(explanation):
+    return [word["text"] for word in explanation["words"]]
+
+
+def test_a_table_of_texts(model, tmp_path):
     (tmp_path / "texts.csv").write_text("id,review\n7,ab c\n8,d\n")
     flags = [model, f"--input={tmp_path}/texts.csv", "--text_column=review"]
     assert "wrote 2 explanations" in call(PROGRAM, *flags, f"--output={tmp_path}/why.jsonl")
-    rows = [json.loads(line) for line in (tmp_path / "why.jsonl").read_text().splitlines()]
-    found = keras_bert.load(tmp_path / "model").explain(["ab c", "d"])
-    for row, explanation in zip(rows, found, strict=True):
-        assert [word["text"] for word in row["words"]] == [word["text"] for word in explanation["words"]]
+    rows = read_jsonl(tmp_path / "why.jsonl")
+    explanations = keras_bert.load(tmp_path / "model").explain(["ab c", "d"])
+    for row, explanation in zip(rows, explanations, strict=True):
+        assert words_of(row) == words_of(explanation)
         assert row["value"] == pytest.approx(explanation["value"], abs=1e-4)
         assert row["target"] == explanation["target"]
     assert [row["id"] for row in rows] == ["7", "8"]
+
+
+def test_a_page(model, tmp_path):
     (tmp_path / "texts.txt").write_text("ab c\nd\n")
     call(PROGRAM, model, f"--input={tmp_path}/texts.txt", f"--output={tmp_path}/why.html")
     page = (tmp_path / "why.html").read_text()
@@ -47,11 +57,17 @@ def test_files(model, tmp_path):
     assert "<title>Words of model</title>" in page
 
 
-def test_mistakes(model, tmp_path):
-    assert mistake(PROGRAM, model).startswith("expected either texts or --input. Received: neither")
-    assert mistake(PROGRAM, model, "--target=q", "a").startswith("--target must be one of x, y, z")
-    assert mistake(PROGRAM, model, "--replacement=[X]", "a").startswith("--replacement must be a token")
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([], "expected either texts or --input. Received: neither"),
+        (["--target=q", "a"], "--target must be one of x, y, z"),
+        (["--replacement=[X]", "a"], "--replacement must be a token"),
+        (["--text_column=a", "--input=texts.txt"], "for rows with columns"),
+        (["--server=localhost:8501", "a"], "has the signature explain if it was exported"),
+    ],
+)
+def test_mistakes(model, tmp_path, monkeypatch, arguments, message):
+    monkeypatch.chdir(tmp_path)
     (tmp_path / "texts.txt").write_text("a")
-    flags = ["--text_column=a", f"--input={tmp_path}/texts.txt"]
-    assert "for rows with columns" in mistake(PROGRAM, model, *flags)
-    assert "has the signature explain if it was exported" in mistake(PROGRAM, model, "--server=localhost:8501", "a")
+    assert message in mistake(PROGRAM, model, *arguments)

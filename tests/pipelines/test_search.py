@@ -6,12 +6,17 @@ import shutil
 import pytest
 
 import keras_bert
-from tests.pipelines.programs import call, mistake
+from tests.pipelines.programs import call, mistake, read_jsonl, write_jsonl
 
 pytestmark = [pytest.mark.tensorflow, pytest.mark.usefixtures("eager")]
 PROGRAM = "pipelines.search"
-PASSAGES = [{"id": f"p{number}", "text": text} for number, text in enumerate(["a b c", "", "d e f", "x y z"])]
-PASSAGES += [{"id": "p\n4", "text": "q\nr"}]
+PASSAGES = [
+    {"id": "p0", "text": "a b c"},
+    {"id": "p1", "text": ""},
+    {"id": "p2", "text": "d e f"},
+    {"id": "p3", "text": "x y z"},
+    {"id": "p\n4", "text": "q\nr"},
+]
 
 
 @pytest.fixture(scope="module")
@@ -21,55 +26,80 @@ def folder(config, pieces, tmp_path_factory):
     keras_bert.save(keras_bert.build_encoder(config), folder / "model", pieces)
     pairs = keras_bert.build_classifier(keras_bert.build_encoder(config), 2)
     keras_bert.save(pairs, folder / "pairs", pieces, labels=["no", "yes"], pair=True)
-    (folder / "passages.jsonl").write_text("".join(json.dumps(passage) + "\n" for passage in PASSAGES))
+    write_jsonl(folder / "passages.jsonl", PASSAGES)
     (folder / "queries.txt").write_text("a b c\nx y z\n")
     (folder / "qrels.tsv").write_text("query_id\tpassage_id\n0\tp0\n1\tp3\n1\tp2\n")
-    arguments = [f"--model={folder}/model", f"--input={folder}/passages.jsonl", f"--index={folder}/index"]
-    printed = call(PROGRAM, *arguments, "--block=2", "--dtype=int8")
+    files = [f"--input={folder}/passages.jsonl", f"--index={folder}/index"]
+    printed = call(PROGRAM, f"--model={folder}/model", *files, "--block=2", "--dtype=int8")
     assert printed.startswith(f"index:        {folder}/index, 5 passages\nnext: ")
-    assert f'pipelines.search --index={folder}/index --query="..."' in " ".join(printed.replace("\\", "").split())
+    command = " ".join(printed.replace("\\", "").split())
+    assert f'pipelines.search --index={folder}/index --query="..."' in command
     return folder
+
+
+def printed_lines(*arguments):
+    """Runs the command; returns the cells of its lines."""
+    printed = call(PROGRAM, *arguments)
+    return [line.split("\t") for line in printed.splitlines()]
 
 
 def test_a_query(folder):
     """The index knows its model. Lines have no line breaks; with more passages than there are, all are printed."""
-    index = f"--index={folder}/index"
-    lines = [line.split("\t") for line in call(PROGRAM, index, "--query=a b c", "--n_best=9").splitlines()]
-    expected = keras_bert.search.open_index(folder / "index").search("a b c", n_best=9)
-    assert [line[1] for line in lines] == [hit["id"].replace("\n", " ") for hit in expected]
-    assert [float(line[0]) for line in lines] == pytest.approx([hit["score"] for hit in expected], abs=1e-4)
-    assert sorted(line[2] for line in lines) == sorted(["a b c", "", "d e f", "x y z", "q r"])
-    two = call(PROGRAM, index, "--query=a b c", "--query=x y z\udcff", "--n_best=1").splitlines()
-    assert [line.split("\t")[-1] for line in two] == ["a b c", "a b c", "x y z?", "x y z"]  # The shell's were no UTF-8.
+    lines = printed_lines(f"--index={folder}/index", "--query=a b c", "--n_best=9")
+    hits = keras_bert.search.open_index(folder / "index").search("a b c", n_best=9)
+    scores, names, texts = zip(*lines, strict=True)
+    assert list(names) == [hit["id"].replace("\n", " ") for hit in hits]
+    assert [float(score) for score in scores] == pytest.approx([hit["score"] for hit in hits], abs=1e-4)
+    assert sorted(texts) == ["", "a b c", "d e f", "q r", "x y z"]
 
 
-def test_output_and_scores(folder):
-    arguments = [f"--index={folder}/index", f"--queries={folder}/queries.txt", f"--relevance={folder}/qrels.tsv"]
-    printed = call(PROGRAM, *arguments, f"--output={folder}/results.jsonl", "--n_best=2")
-    results = [json.loads(line) for line in (folder / "results.jsonl").read_text().splitlines()]
-    assert [(result["id"], result["query"], len(result["hits"])) for result in results] == [
-        ("0", "a b c", 2),
-        ("1", "x y z", 2),
+def test_two_queries(folder):
+    """The shell gave the second one in another encoding than UTF-8."""
+    queries = ["--query=a b c", "--query=x y z\udcff"]
+    lines = printed_lines(f"--index={folder}/index", *queries, "--n_best=1")
+    assert [line[-1] for line in lines] == ["a b c", "a b c", "x y z?", "x y z"]
+
+
+@pytest.fixture
+def judged(folder):
+    """Flags of queries with judgments."""
+    return [
+        f"--index={folder}/index",
+        f"--queries={folder}/queries.txt",
+        f"--relevance={folder}/qrels.tsv",
     ]
-    assert [result["hits"][0]["id"] for result in results] == ["p0", "p3"]
-    first, scores = printed.splitlines()
-    assert first == f"wrote the passages of 2 queries to {folder}/results.jsonl"
+
+
+def test_output_and_scores(folder, judged):
+    output = folder / "results.jsonl"
+    wrote, scores = call(PROGRAM, *judged, f"--output={output}", "--n_best=2").splitlines()
+    first, second = read_jsonl(output)
+    assert (first["id"], first["query"], len(first["hits"])) == ("0", "a b c", 2)
+    assert (second["id"], second["query"], len(second["hits"])) == ("1", "x y z", 2)
+    assert first["hits"][0]["id"] == "p0"
+    assert second["hits"][0]["id"] == "p3"
+    assert wrote == f"wrote the passages of 2 queries to {output}"
     assert scores.startswith("recall@1 75.00%, recall@10 100.00%, MRR@10 100.00%, nDCG@10 ")
-    assert call(PROGRAM, *arguments) == f"{scores}\n"
+    assert call(PROGRAM, *judged) == f"{scores}\n"
 
 
 def test_reranking(folder):
-    arguments = [f"--index={folder}/index", "--query=a b c", f"--rerank={folder}/pairs", "--n_best=5"]
-    lines = [line.split("\t") for line in call(PROGRAM, *arguments).splitlines()]
-    bert = keras_bert.load(folder / "pairs")
-    answers = bert.predict([("a b c", passage["text"]) for passage in PASSAGES])
-    names = [" ".join(passage["id"].split()) for passage in PASSAGES]
-    expected = {name: answer["scores"]["yes"] for name, answer in zip(names, answers, strict=True)}
-    assert {line[1]: float(line[0]) for line in lines} == pytest.approx(expected, abs=1e-4)
-    assert [line[0] for line in lines] == sorted((line[0] for line in lines), reverse=True)
-    scored = [f"--index={folder}/index", f"--queries={folder}/queries.txt", f"--relevance={folder}/qrels.tsv"]
-    before, after = call(PROGRAM, *scored, f"--rerank={folder}/pairs").splitlines()
-    assert before == f"before reranking: {call(PROGRAM, *scored).strip()}"
+    """The order is that of the cross-encoder."""
+    query = [f"--index={folder}/index", "--query=a b c", "--n_best=5"]
+    lines = printed_lines(*query, f"--rerank={folder}/pairs")
+    pairs = [("a b c", passage["text"]) for passage in PASSAGES]
+    answers = keras_bert.load(folder / "pairs").predict(pairs)
+    expected = {}
+    for passage, answer in zip(PASSAGES, answers, strict=True):
+        expected[passage["id"].replace("\n", " ")] = answer["scores"]["yes"]
+    found = {name: float(score) for score, name, _ in lines}
+    assert found == pytest.approx(expected, abs=1e-4)
+    assert list(found.values()) == sorted(found.values(), reverse=True)
+
+
+def test_scores_of_reranking(folder, judged):
+    before, after = call(PROGRAM, *judged, f"--rerank={folder}/pairs").splitlines()
+    assert before == f"before reranking: {call(PROGRAM, *judged).strip()}"
     assert after.startswith("after reranking:  recall@1 ")
 
 
@@ -90,33 +120,47 @@ def test_adding_and_removing(folder):
     assert "already has a passage with the id 'n1'" in mistake(PROGRAM, index, f"--add={folder}/more.csv")
 
 
-def test_squad_in_one_command(folder, caplog):
-    questions = [{"id": str(number), "question": text, "answers": []} for number, text in enumerate(["a b c", "x y"])]
-    paragraphs = [
-        {"context": text, "qas": [question]} for text, question in zip(["a b c", "q r"], questions, strict=True)
-    ]
+def paragraph(name, context, question):
+    return {"context": context, "qas": [{"id": name, "question": question, "answers": []}]}
+
+
+def test_squad_in_one_command(folder):
+    paragraphs = [paragraph("0", "a b c", "a b c"), paragraph("1", "q r", "x y")]
     content = {"version": "2.0", "data": [{"title": "T", "paragraphs": paragraphs}]}
     (folder / "squad.json").write_text(json.dumps(content))
-    arguments = [f"--model={folder}/model", f"--index={folder}/squad", f"--squad={folder}/squad.json"]
-    index, scores = call(PROGRAM, *arguments).splitlines()
-    assert (index, scores[-11:]) == (f"index:        {folder}/squad, 2 passages", "(2 queries)")
+    files = [f"--index={folder}/squad", f"--squad={folder}/squad.json"]
+    index, scores = call(PROGRAM, f"--model={folder}/model", *files).splitlines()
+    assert index == f"index:        {folder}/squad, 2 passages"
+    assert scores.endswith("(2 queries)")
 
 
 def test_relevant_passages_that_are_not_in_the_index(folder, caplog):
     (folder / "other.txt").write_text("0 0 p0 1\n1 0 elsewhere 1\n")
-    call(PROGRAM, f"--index={folder}/index", f"--queries={folder}/queries.txt", f"--relevance={folder}/other.txt")
+    queries = [f"--queries={folder}/queries.txt", f"--relevance={folder}/other.txt"]
+    call(PROGRAM, f"--index={folder}/index", *queries)
     assert "1 of 2 relevant passages are not in the index. The first: 'elsewhere'" in caplog.text
 
 
-def test_user_errors(folder):
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (
+            ["--query=a", "--rerank={folder}/model"],
+            "a cross-encoder must be a classifier or a regression model",
+        ),
+        (["--query=a", "--model={folder}/other"], "{folder}/other: no such checkpoint"),
+        (
+            ["--query=a", "--model={folder}/pairs"],
+            "{folder}/index was built with another model",
+        ),
+        (
+            ["--model={folder}/model", "--input={folder}/queries.txt"],
+            "{folder}/index is an index of other passages",
+        ),
+    ],
+)
+def test_user_errors(folder, arguments, message):
     """Of models; tests/pipelines/test_early_checks.py has those that are found before."""
-    index = f"--index={folder}/index"
-    model = f"--model={folder}/model"
-    query = "--query=a"
-    for arguments, message in (
-        ([index, query, f"--rerank={folder}/model"], "a cross-encoder must be a classifier or a regression model"),
-        ([index, query, f"--model={folder}/other"], f"{folder}/other: no such checkpoint"),
-        ([index, query, f"--model={folder}/pairs"], f"{folder}/index was built with another model"),
-        ([index, model, f"--input={folder}/queries.txt"], f"{folder}/index is an index of other passages"),
-    ):
-        assert mistake(PROGRAM, *arguments).startswith(message), arguments
+    given = [argument.format(folder=folder) for argument in arguments]
+    told = mistake(PROGRAM, f"--index={folder}/index", *given)
+    assert told.startswith(message.format(folder=folder))
