@@ -8,10 +8,20 @@ tf = pytest.importorskip("tensorflow")
 from keras_bert.text.entities import entities, entity_spans  # noqa: E402
 
 TYPES = ["PER", "LOC", "creative-work"]
+
+
+def labels_of(prefixes):
+    """Returns the labels of all types, with each of the prefixes."""
+    labels = []
+    for kind in TYPES:
+        labels += [f"{prefix}-{kind}" for prefix in prefixes]
+    return labels
+
+
 SCHEMES = {
-    "IOB": ["O", *(f"{prefix}-{kind}" for kind in TYPES for prefix in "BI")],
-    "IOBES": ["O", *(f"{prefix}-{kind}" for kind in TYPES for prefix in "BIES")],
-    "BILOU": [*(f"{prefix}-{kind}" for kind in TYPES for prefix in "BILU"), "O"],
+    "IOB": ["O", *labels_of("BI")],
+    "IOBES": ["O", *labels_of("BIES")],
+    "BILOU": [*labels_of("BILU"), "O"],
 }
 
 
@@ -33,8 +43,10 @@ def ends_chunk(before, before_type, tag, kind):
 
 def slow_entities(sentence):
     """Returns [(type, start, end)] for a list of labels, by conlleval's loop over one sentence."""
-    found, start = [], None
-    before, before_type = "O", ""
+    found = []
+    start = None
+    before = "O"
+    before_type = ""
     for word, label in enumerate([*sentence, "O"]):
         tag, _, kind = label.partition("-")
         if start is not None and ends_chunk(before, before_type, tag, kind):
@@ -42,91 +54,107 @@ def slow_entities(sentence):
             start = None
         if starts_chunk(before, before_type, tag, kind):
             start = word
-        before, before_type = tag, kind
+        before = tag
+        before_type = kind
     return found
 
 
 def listed(found):
     """Converts `Entities` to [[(type, start, end)]]."""
-    assert (found.type.dtype, found.start.dtype, found.end.dtype) == (tf.string, tf.int32, tf.int32)
-    rows = zip(*(field.to_list() for field in found), strict=True)
-    return [[(kind.decode(), start, end) for kind, start, end in zip(*row, strict=True)] for row in rows]
+    assert found.type.dtype == tf.string
+    assert found.start.dtype == tf.int32
+    assert found.end.dtype == tf.int32
+    sentences = []
+    for types, starts, ends in zip(found.type.to_list(), found.start.to_list(), found.end.to_list(), strict=True):
+        names = [name.decode() for name in types]
+        sentences.append(list(zip(names, starts, ends, strict=True)))
+    return sentences
 
 
-def read(*sentences):
-    """Returns the entities of sentences such as "B-PER I-PER O"."""
-    sentences = [sentence.split() for sentence in sentences]
-    labels = sorted({label for sentence in sentences for label in sentence})
-    return listed(entities(ragged([[labels.index(label) for label in sentence] for sentence in sentences]), labels))
+def read(sentence):
+    """Returns the entities of a sentence such as "B-PER I-PER O"."""
+    words = sentence.split()
+    labels = sorted(set(words))
+    tags = [labels.index(word) for word in words]
+    return listed(entities(ragged([tags]), labels))[0]
 
 
-def ragged(rows):
-    return tf.ragged.constant(rows, tf.int32, ragged_rank=1)
-
-
-MAX = [("PER", 0, 2), ("PER", 2, 3), ("LOC", 4, 5)]
+def ragged(rows, dtype=tf.int32):
+    return tf.ragged.constant(rows, dtype, ragged_rank=1)
 
 
 @pytest.mark.parametrize(
-    ("sentences", "expected"),
+    ("sentence", "expected"),
     [
-        (["B-PER I-PER B-PER O B-LOC"], [MAX]),
+        ("B-PER I-PER B-PER O B-LOC", [("PER", 0, 2), ("PER", 2, 3), ("LOC", 4, 5)]),
         # Labels without a prefix or without a type.
-        (["PER PER LOC O geo-loc"], [[("PER", 0, 2), ("LOC", 2, 3), ("geo-loc", 4, 5)]]),
-        (["B I B O I"], [[("", 0, 2), ("", 2, 3), ("", 4, 5)]]),
-        (["PER I-PER"], [[("PER", 0, 2)]]),
-        (["P L L O S"], [[("P", 0, 1), ("L", 1, 3), ("S", 4, 5)]]),  # Types, not prefixes.
+        ("PER PER LOC O geo-loc", [("PER", 0, 2), ("LOC", 2, 3), ("geo-loc", 4, 5)]),
+        ("B I B O I", [("", 0, 2), ("", 2, 3), ("", 4, 5)]),
+        ("PER I-PER", [("PER", 0, 2)]),
+        ("P L L O S", [("P", 0, 1), ("L", 1, 3), ("S", 4, 5)]),  # Types, not prefixes.
     ],
 )
-def test_entities_of_known_tags(sentences, expected):
-    assert read(*sentences) == expected
+def test_entities_of_known_tags(sentence, expected):
+    assert read(sentence) == expected
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)
 def test_entities_equal_reference_loop(scheme):
-    labels, rng = SCHEMES[scheme], np.random.default_rng(0)
-    tags = [rng.integers(0, len(labels), rng.integers(0, 15)).tolist() for _ in range(600)]
-    expected = [slow_entities([labels[tag] for tag in sentence]) for sentence in tags]
+    labels = SCHEMES[scheme]
+    rng = np.random.default_rng(0)
+    tags = []
+    expected = []
+    for _ in range(600):
+        sentence = rng.integers(0, len(labels), rng.integers(0, 15)).tolist()
+        tags.append(sentence)
+        expected.append(slow_entities([labels[tag] for tag in sentence]))
     assert listed(entities(ragged(tags), labels)) == expected
 
 
-def test_no_words():
-    for rows in ([], [[]], [[], []]):
-        found = entities(ragged(rows), ["O", "B-PER"])
-        assert listed(found) == rows
-        starts, ends = entity_spans(found, ragged(rows), ragged(rows))
-        assert starts.to_list() == ends.to_list() == rows
+@pytest.mark.parametrize("rows", [[], [[]], [[], []]])
+def test_no_words(rows):
+    found = entities(ragged(rows), ["O", "B-PER"])
+    assert listed(found) == rows
+    starts, ends = entity_spans(found, ragged(rows), ragged(rows))
+    assert starts.to_list() == rows
+    assert ends.to_list() == rows
 
 
-def test_integer_types_of_row_splits_and_tags():
-    for dtype in (tf.int32, tf.int64):
-        tags = tf.ragged.constant([[1, 2], [], [2]], dtype, row_splits_dtype=dtype)
-        found = entities(tags, ["O", "B-PER", "I-PER"])
-        assert listed(found) == [[("PER", 0, 2)], [], [("PER", 0, 1)]]
-        starts, ends = entity_spans(found, ragged([[0, 4], [], [2]]), tf.ragged.constant([[3, 9], [], [5]], tf.int64))
-        assert (starts.to_list(), ends.to_list()) == ([[0], [], [2]], [[9], [], [5]])
-
-
-def two():
-    return entities(ragged([[1], [0, 1]]), ["O", "B"])
+@pytest.mark.parametrize("dtype", [tf.int32, tf.int64])
+def test_integer_types_of_row_splits_and_tags(dtype):
+    tags = tf.ragged.constant([[1, 2], [], [2]], dtype, row_splits_dtype=dtype)
+    found = entities(tags, ["O", "B-PER", "I-PER"])
+    assert listed(found) == [[("PER", 0, 2)], [], [("PER", 0, 1)]]
+    starts, ends = entity_spans(found, ragged([[0, 4], [], [2]]), ragged([[3, 9], [], [5]], tf.int64))
+    assert starts.to_list() == [[0], [], [2]]
+    assert ends.to_list() == [[9], [], [5]]
 
 
 @pytest.mark.parametrize(
-    ("call", "message"),
+    ("labels", "message"),
     [
-        (lambda: entities(ragged([[0]]), []), "`labels` must be a non-empty list of strings. Received: labels="),
-        (lambda: entities(ragged([[0]]), ["O", 1]), "`labels` must be a non-empty list of strings"),
-        (lambda: entities(ragged([[0]]), ["O", "B", "O"]), r"`labels` has O more than once. Received: labels=\['O', "),
-        (
-            lambda: entity_spans(two(), ragged([[0], [0]]), ragged([[1], [1, 2]])),
-            r"`word_starts` has fewer words than the tags. Expected one offset per word. Received: words=\[0 1\]",
-        ),
-        (
-            lambda: entity_spans(two(), ragged([[0], [0, 0]]), ragged([[], []])),
-            "`word_ends` has fewer words than the tags. Expected one offset per word. Received: words=",
-        ),
+        ([], "`labels` must be a non-empty list of strings. Received: labels="),
+        (["O", 1], "`labels` must be a non-empty list of strings"),
+        (["O", "B", "O"], r"`labels` has O more than once. Received: labels=\['O', "),
     ],
 )
-def test_errors(call, message):
+def test_labels_that_are_refused(labels, message):
     with pytest.raises(ValueError, match=message):
-        call()
+        entities(ragged([[0]]), labels)
+
+
+@pytest.mark.parametrize(
+    ("starts", "ends", "message"),
+    [
+        (
+            [[0], [0]],
+            [[1], [1, 2]],
+            r"`word_starts` has fewer words than the tags. Expected one offset per word. Received: words=\[0 1\]",
+        ),
+        ([[0], [0, 0]], [[], []], "word_ends"),
+    ],
+)
+def test_offsets_of_fewer_words(starts, ends, message):
+    found = entities(ragged([[1], [0, 1]]), ["O", "B"])
+    with pytest.raises(ValueError, match=message):
+        entity_spans(found, ragged(starts), ragged(ends))

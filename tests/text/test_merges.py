@@ -1,64 +1,12 @@
-"""Byte-pair encoding beside a plain loop over the pairs of a word."""
-
-import itertools
-import random
+"""Merges of byte-pair encoding: which of them are those of pieces, and what is refused."""
 
 import pytest
-import tensorflow as tf
 
+from keras_bert import Vocabulary
 from keras_bert.text import merges
-from keras_bert.text.byte_characters import CHARACTERS, written
-from keras_bert.text.merge_loop import MergeLoop
+from keras_bert.text.byte_characters import CHARACTERS
 from keras_bert.text.tokenizer import build_tokenizer
 from tests.text.byte_level import MERGES, vocabulary
-
-WORDS = ["".join(letters) for size in range(1, 7) for letters in itertools.product("abc", repeat=size)]
-
-
-def joined(word, lines):
-    """Returns the pieces of a word: the first pair of the lowest rank is joined, until there is none."""
-    ranks = {tuple(line.split(" ")): rank for rank, line in enumerate(lines)}
-    pieces = list(written(word.encode()))
-    while True:
-        pairs = [(ranks[pair], place) for place, pair in enumerate(itertools.pairwise(pieces)) if pair in ranks]
-        if not pairs:
-            return pieces
-        _, place = min(pairs)
-        pieces[place : place + 2] = ["".join(pieces[place : place + 2])]
-
-
-def random_merges(chosen, size, is_ordered):
-    """Returns merges of the letters a, b and c: each of pieces that are there, or in a random order."""
-    pieces = ["a", "b", "c"]
-    lines = []
-    while len(lines) < size:
-        pair = chosen.choices(pieces, k=2)
-        line = " ".join(pair)
-        if line not in lines and len("".join(pair)) < 6:
-            lines.append(line)
-            pieces.append("".join(pair))
-    if not is_ordered:
-        chosen.shuffle(lines)
-    return lines
-
-
-def of_kernel(lines):
-    return build_tokenizer(vocabulary(lines))._pieces_of_words(tf.constant(WORDS)).to_list()
-
-
-@pytest.mark.parametrize("is_ordered", [True, False])
-def test_any_merges(is_ordered):
-    """All words of up to six letters; SentencePiece's op is only taken where it makes no difference."""
-    chosen = random.Random(5)
-    taken = 0
-    for _ in range(12):
-        lines = random_merges(chosen, 7, is_ordered)
-        known = vocabulary(lines)
-        expected = [known.ids(joined(word, lines)) for word in WORDS]
-        assert MergeLoop(known).tokenize(tf.constant(WORDS)).to_list() == expected, lines
-        taken += build_tokenizer(known).tables is not None
-        assert of_kernel(lines) == expected, lines
-    assert (taken > 0) == is_ordered
 
 
 @pytest.mark.parametrize(
@@ -104,4 +52,4 @@ def test_all_bytes_are_needed():
     pieces = [piece for piece in vocabulary().pieces if piece != CHARACTERS[0xFF]]
     settings = vocabulary().get_config() | {"pieces": pieces}
     with pytest.raises(ValueError, match="lacks 'ÿ', the byte 0xff. Expected pieces for all 256 bytes"):
-        type(vocabulary())(settings)
+        Vocabulary(settings)

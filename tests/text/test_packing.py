@@ -11,15 +11,25 @@ from keras_bert.text import packing  # noqa: E402
 
 def truncate(first, second, room):
     """Google's `_truncate_seq_pair`."""
-    first, second = list(first), list(second)
+    first = list(first)
+    second = list(second)
     while len(first) + len(second) > room:
-        (first if len(first) > len(second) else second).pop()
+        if len(first) > len(second):
+            first.pop()
+        else:
+            second.pop()
     return first, second
 
 
-def test_truncation_equals_google():
-    lengths = list(itertools.product(range(9), repeat=2))
-    for room in range(9):
-        found = packing.truncated_lengths(*(tf.constant(column) for column in zip(*lengths, strict=True)), room)
-        expected = [tuple(map(len, truncate(range(a), range(b), room))) for a, b in lengths]
-        assert list(zip(*(kept.numpy().tolist() for kept in found), strict=True)) == expected
+@pytest.mark.parametrize("room", range(9))
+def test_truncation_equals_google(room):
+    first_lengths = []
+    second_lengths = []
+    expected = []
+    for first, second in itertools.product(range(9), repeat=2):
+        first_lengths.append(first)
+        second_lengths.append(second)
+        kept_first, kept_second = truncate(range(first), range(second), room)
+        expected.append((len(kept_first), len(kept_second)))
+    first_kept, second_kept = packing.truncated_lengths(tf.constant(first_lengths), tf.constant(second_lengths), room)
+    assert list(zip(first_kept.numpy(), second_kept.numpy(), strict=True)) == expected
