@@ -12,20 +12,29 @@ from tests.text.test_views import as_views, slow_max_context, slow_windows  # no
 INF = float("inf")
 
 
+def spans_of_window(window, start_logits, end_logits, windows, offset, valid, max_answer_length):
+    """Yields (start, end, score, window) of each span of a window; `valid` is by token, or `None`."""
+    _, first, length = windows[window]
+    for start in range(length):
+        if valid is not None and not valid[window][start]:
+            continue
+        for end in range(start, min(length, start + max_answer_length)):
+            score = start_logits[window, offset[window] + start] + end_logits[window, offset[window] + end]
+            yield first + start, first + end, score, window
+
+
 def slow_spans(start_logits, end_logits, windows, offset, valid, max_answer_length, count):
-    """Returns [(start, end, score, window)] of each example."""
-    found = [[] for _ in range(1 + max(example for example, _, _ in windows))]
-    for window, (example, first, length) in enumerate(windows):
-        for start in range(length):
-            for end in range(start, min(length, start + max_answer_length)):
-                if valid is None or valid[window][start]:
-                    score = start_logits[window, offset[window] + start] + end_logits[window, offset[window] + end]
-                    found[example].append((-score, window, first + start, first + end))
-    best = []
+    """Returns [(start, end, score, window)] of each example: the highest scores, in the order of windows and places."""
+    found = [[] for _ in range(1 + windows[-1][0])]
+    for window, (example, _, _) in enumerate(windows):
+        spans = spans_of_window(window, start_logits, end_logits, windows, offset, valid, max_answer_length)
+        found[example].extend(spans)
     for spans in found:
-        spans = [(start, end, -score, window) for score, window, start, end in sorted(spans)[:count]]
-        best.append(spans + [(-1, -1, -INF, -1)] * (count - len(spans)))
-    return best
+        spans.sort(key=lambda span: (-span[2], span[3], span[0], span[1]))
+        del spans[count:]
+        while len(spans) < count:
+            spans.append((-1, -1, -INF, -1))
+    return found
 
 
 def random_case(seed):
@@ -38,31 +47,38 @@ def random_case(seed):
     example, _, length = np.transpose(windows)
     offset = rng.integers(2, 9, examples)[example]
     shape = (len(windows), (offset + length).max() + rng.integers(0, 4))
-    start_logits, end_logits = rng.normal(size=(2, *shape))
+    logits = rng.normal(size=(2, *shape))
     if seed % 2:
-        start_logits, end_logits = np.round(start_logits), np.round(end_logits)
-    return start_logits.astype("float32"), end_logits.astype("float32"), windows, offset.astype("int32")
+        logits = np.round(logits)
+    start_logits, end_logits = logits.astype("float32")
+    return start_logits, end_logits, windows, offset.astype("int32")
 
 
 def check(spans, expected, count):
+    """Asserts that the spans of examples are those of `slow_spans`."""
     assert spans.start.dtype == spans.end.dtype == spans.view.dtype == tf.int32
     assert spans.score.dtype == spans.null_score.dtype == tf.float32
     assert spans.start.shape == (len(expected), count)
-    for example, rows in enumerate(expected):
-        got = zip(*(field[example].numpy().tolist() for field in spans[:4]), strict=True)
-        assert list(got) == [(start, end, float(score), window) for start, end, score, window in rows]
+    columns = [field.numpy().tolist() for field in spans[:4]]
+    for starts, ends, scores, views, rows in zip(*columns, expected, strict=True):
+        assert list(zip(starts, ends, scores, views, strict=True)) == rows
 
 
 @pytest.mark.parametrize(("max_answer_length", "count"), [(1, 1), (4, 7), (1000, 30)])
-def test_spans_equal_reference_loop(max_answer_length, count):
-    options = {"max_answer_length": max_answer_length, "count": count}
+@pytest.mark.parametrize("is_limited", [False, True])
+def test_spans_equal_reference_loop(max_answer_length, count, is_limited):
+    """Starts may be limited to the tokens that have the most context in their window."""
     for seed in range(6):
+        if is_limited != (seed % 3 > 0):
+            continue
         start_logits, end_logits, windows, offset = random_case(seed)
-        valid, expected_valid = (
-            (max_context(as_views(windows)), slow_max_context(windows)) if seed % 3 else (None, None)
-        )
-        expected = slow_spans(start_logits, end_logits, windows, offset, expected_valid, **options)
-        found = best_spans(start_logits, end_logits, as_views(windows), offset, valid, **options)
+        valid = None
+        expected_valid = None
+        if is_limited:
+            valid = max_context(as_views(windows))
+            expected_valid = slow_max_context(windows)
+        expected = slow_spans(start_logits, end_logits, windows, offset, expected_valid, max_answer_length, count)
+        found = best_spans(start_logits, end_logits, as_views(windows), offset, valid, max_answer_length, count)
         check(found, expected, count)
         null_score = [INF] * len(expected)
         for window, (example, _, _) in enumerate(windows):
@@ -71,7 +87,8 @@ def test_spans_equal_reference_loop(max_answer_length, count):
 
 
 def test_graph_mode():
-    logits, places = tf.TensorSpec([None, None], tf.float32), tf.TensorSpec([None], tf.int32)
+    logits = tf.TensorSpec([None, None], tf.float32)
+    places = tf.TensorSpec([None], tf.int32)
 
     @tf.function(input_signature=[logits, logits, (places, places, places), places], autograph=False)
     def graph(start_logits, end_logits, columns, offset):

@@ -15,7 +15,8 @@ from keras_bert.text.viewed_texts import ViewedTexts  # noqa: E402
 from keras_bert.text.views import READINGS, HeadOnly, SlidingWindows  # noqa: E402
 from tests.text.test_views import slow_max_context, slow_windows  # noqa: E402
 
-CLS, SEP = 2, 3
+CLS = 2
+SEP = 3
 LENGTHS = [0, 13, 3, 40]
 ASKED = [[11], [11, 12, 13], [], [11, 12]]
 
@@ -27,7 +28,10 @@ def preprocessor(eager, pieces):
 
 def texts_of(lengths):
     """Returns texts whose tokens tell the text and the place."""
-    return [[5 + (7 * row + place) % 20 for place in range(length)] for row, length in enumerate(lengths)]
+    texts = []
+    for row, length in enumerate(lengths):
+        texts.append([5 + (7 * row + place) % 20 for place in range(length)])
+    return texts
 
 
 def joined(rows):
@@ -44,30 +48,42 @@ def sequences(viewed, *part):
 
 
 def slow_sequences(viewed, texts, before=None):
+    """Returns the tokens of each view: [CLS], what is asked, [SEP], the tokens of the text, [SEP]."""
     found = []
     for row, places in zip(viewed.views.row.numpy(), viewed.views.places().to_list(), strict=True):
-        tokens = [texts[row][place] for place in places]
-        start = [CLS] if before is None else [CLS, *before[row], SEP]
-        found.append([*start, *tokens, SEP])
+        sequence = [CLS]
+        if before is not None:
+            sequence += [*before[row], SEP]
+        sequence += [texts[row][place] for place in places]
+        found.append([*sequence, SEP])
     return found
 
 
 @pytest.mark.parametrize("kind", READINGS)
-@pytest.mark.parametrize("asks", [False, True])
-def test_sequences_equal_reference_loop(preprocessor, kind, asks, monkeypatch):
+@pytest.mark.parametrize("before", [None, ASKED], ids=["alone", "asked"])
+def test_sequences_equal_reference_loop(preprocessor, kind, before, monkeypatch):
     texts = texts_of(LENGTHS)
-    before = ASKED if asks else None
-    viewed = ViewedTexts(preprocessor, kind(), ragged(texts), before=ragged(before) if asks else None)
+    asked = None if before is None else ragged(before)
+    viewed = ViewedTexts(preprocessor, kind(), ragged(texts), before=asked)
     expected = slow_sequences(viewed, texts, before)
     assert sequences(viewed) == expected
     assert viewed.lengths.numpy().tolist() == list(map(len, expected))
     assert max(map(len, expected)) == 10
-    offsets = [1 + (0 if before is None else 1 + len(before[row])) for row in viewed.views.row.numpy()]
-    assert viewed.offset.numpy().tolist() == offsets
     monkeypatch.setattr(viewed_texts, "_PACKED", 2)
     assert sequences(viewed) == expected
     assert sequences(viewed, 1, 4) == expected[1:4]
     assert sequences(viewed, 2, 99) == expected[2:]
+
+
+@pytest.mark.parametrize("kind", READINGS)
+def test_where_the_text_begins_in_a_sequence(preprocessor, kind):
+    """Behind [CLS], or behind [CLS], what is asked and [SEP]."""
+    texts = ragged(texts_of(LENGTHS))
+    alone = ViewedTexts(preprocessor, kind(), texts)
+    assert set(alone.offset.numpy()) == {1}
+    asked = ViewedTexts(preprocessor, kind(), texts, before=ragged(ASKED))
+    begins = [3, 5, 2, 4]
+    assert asked.offset.numpy().tolist() == [begins[row] for row in asked.views.row.numpy()]
 
 
 def test_a_text_that_fits_is_packed_as_by_the_preprocessor(preprocessor):
@@ -75,9 +91,9 @@ def test_a_text_that_fits_is_packed_as_by_the_preprocessor(preprocessor):
     expected = preprocessor.pack(texts)
     for kind in READINGS:
         packed = ViewedTexts(preprocessor, kind(), texts).packed()
-        assert {name: ids.numpy().tolist() for name, ids in packed.items()} == {
-            name: ids.numpy().tolist() for name, ids in expected.items()
-        }
+        assert packed.keys() == expected.keys()
+        for name, ids in packed.items():
+            np.testing.assert_array_equal(ids, expected[name])
 
 
 def test_head_is_the_truncation_of_the_preprocessor(preprocessor):
@@ -88,14 +104,15 @@ def test_head_is_the_truncation_of_the_preprocessor(preprocessor):
 
 
 def test_rows_may_share_texts(preprocessor):
-    texts, order = texts_of(LENGTHS), [3, 3, 0, 1]
+    texts = texts_of(LENGTHS)
+    order = [3, 3, 0, 1]
     viewed = ViewedTexts(preprocessor, SlidingWindows(doc_stride=3), ragged(texts), before=ragged(ASKED), text=order)
     assert sequences(viewed) == slow_sequences(viewed, [texts[row] for row in order], ASKED)
     numbers = np.arange(sum(LENGTHS))
     values = viewed.values(tf.constant(numbers)).to_list()
     begin = np.cumsum([0, *LENGTHS])[order]
     for row, places, found in zip(viewed.views.row.numpy(), viewed.views.places().to_list(), values, strict=True):
-        assert found == [begin[row] + place for place in places]
+        np.testing.assert_array_equal(found, begin[row] + np.array(places))
 
 
 def test_blocks_keep_the_views_of_a_row_together(preprocessor):
@@ -114,7 +131,8 @@ def test_outputs_of_tokens_equal_reference_loop(preprocessor):
     outputs = np.random.default_rng(0).normal(size=(len(windows), 10, 3)).astype("float32")
     expected = []
     for window, is_best in zip(outputs, slow_max_context(windows), strict=True):
-        expected.append([window[1 + place] for place in range(len(is_best)) if is_best[place]])
+        tokens = window[1 : 1 + len(is_best)]
+        expected.append(tokens[np.array(is_best, bool)])
     np.testing.assert_array_equal(viewed.of_tokens(outputs), joined(expected))
     np.testing.assert_array_equal(viewed.of_tokens(outputs[3:6], 3, 6), joined(expected[3:6]))
     assert len(viewed.of_tokens(outputs)) == sum(LENGTHS)
@@ -127,8 +145,10 @@ def test_one_answer_of_a_row(preprocessor, name, kind):
     viewed = ViewedTexts(preprocessor, kind(), ragged(texts_of(LENGTHS)))
     rows = viewed.views.row.numpy()
     logits = np.random.default_rng(0).normal(size=(len(rows), 3)).astype("float32")
-    function = {"mean": np.mean, "maximum": np.max}[name]
-    expected = np.stack([function(logits[rows == row].astype("float64"), axis=0) for row in range(4)])
+    expected = []
+    for row in range(4):
+        own = logits[rows == row].astype("float64")
+        expected.append(own.mean(0) if name == "mean" else own.max(0))
     found = getattr(viewed, name)(logits).numpy()
     assert found.dtype == np.float32
     np.testing.assert_allclose(found, expected, rtol=1e-6)
@@ -165,8 +185,13 @@ def test_outputs_without_padding(preprocessor):
 
 def test_a_model_runs_on_some_views_at_a_time(preprocessor, monkeypatch):
     """The same outputs for all sizes of the parts, also of no texts."""
-    sizes = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 8}
-    config = keras_bert.BertConfig(vocab_size=len(preprocessor.vocabulary), **sizes)
+    config = keras_bert.BertConfig(
+        vocab_size=len(preprocessor.vocabulary),
+        hidden_size=8,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        intermediate_size=8,
+    )
     model = keras_bert.build_span_labeler(keras_bert.build_encoder(config))
     viewed = ViewedTexts(preprocessor, SlidingWindows(doc_stride=3), ragged(texts_of(LENGTHS)))
     expected = model(viewed.packed())
