@@ -1,5 +1,6 @@
 """Documents of byte ranges of a corpus, compared with reading whole files in plain Python."""
 
+import itertools
 import json
 import math
 import random
@@ -55,8 +56,17 @@ def documents(ranges, form="sentences", field="text"):
 
 def by_blank_lines(content):
     """Splits a text into documents by a regular expression."""
-    parts = re.split(rb"\n[ \t\r\f]*(?=\n)", b"\n\n" + content)
-    return [lines for part in parts if (lines := [line.strip() for line in part.strip().split(b"\n") if line.strip()])]
+    found = []
+    for part in re.split(rb"\n[ \t\r\f]*(?=\n)", b"\n\n" + content):
+        lines = [line.strip() for line in part.split(b"\n") if line.strip()]
+        if lines:
+            found.append(lines)
+    return found
+
+
+def parts_of(path, *cuts):
+    """Returns the ranges of a file between neighbors of `cuts`, without empty ones."""
+    return [(path, start, end) for start, end in itertools.pairwise(cuts) if start < end]
 
 
 @pytest.mark.parametrize("form", ["sentences", "paragraphs"])
@@ -68,8 +78,7 @@ def test_all_byte_ranges(tmp_path, name, form):
     size = len(content)
     for cut in range(size + 2):
         for second in (cut, (cut + size) // 2, size):
-            ranges = [(path, 0, cut), (path, cut, second), (path, second, size)]
-            assert documents([part for part in ranges if part[1] < part[2]], form) == expected
+            assert documents(parts_of(path, 0, cut, second, size), form) == expected
     assert documents([(write(tmp_path / "a.gz", content), 0, math.inf)], form) == expected
 
 
@@ -96,38 +105,49 @@ def test_paragraphs_are_split_into_sentences(tmp_path):
     ]
 
 
-def test_json_lines(tmp_path):
-    texts = ["One. Two.\nThree.\r\n\r\nFour", "", "Ünï\ud800 ü\u2028文", "end"]
-    expected = [[b"One.", b"Two.", b"Three.", b"Four"], ["Ünï? ü".encode(), "文".encode()], [b"end"]]
-    for ascii_only, end in ((True, "\n"), (False, "\r\n")):
-        lines = [json.dumps({"text": text, "title": "x"}, ensure_ascii=ascii_only) for text in texts]
-        content = f"{end}  {end}".join([*lines, ""]).encode("utf-8", "surrogatepass")
-        path = write(tmp_path / "a.jsonl", content)
-        for cut in range(1, len(content)):
-            assert documents([(path, 0, cut), (path, cut, len(content))], "jsonl") == expected
+JSON_TEXTS = ["One. Two.\nThree.\r\n\r\nFour", "", "Ünï\ud800 ü\u2028文", "end"]
+JSON_DOCUMENTS = [[b"One.", b"Two.", b"Three.", b"Four"], ["Ünï? ü".encode(), "文".encode()], [b"end"]]
+
+
+@pytest.mark.parametrize(("is_ascii", "end"), [(True, "\n"), (False, "\r\n")])
+def test_json_lines(tmp_path, is_ascii, end):
+    lines = [json.dumps({"text": text, "title": "x"}, ensure_ascii=is_ascii) for text in JSON_TEXTS]
+    content = f"{end}  {end}".join([*lines, ""]).encode("utf-8", "surrogatepass")
+    path = write(tmp_path / "a.jsonl", content)
+    for cut in range(1, len(content)):
+        assert documents(parts_of(path, 0, cut, len(content)), "jsonl") == JSON_DOCUMENTS
+
+
+def test_another_field_of_json_lines(tmp_path):
     path = write(tmp_path / "b.jsonl.gz", '\ufeff{"body": "One. Two."}')
     assert documents([(path, 0, math.inf)], "jsonl", "body") == [[b"One.", b"Two."]]
 
 
-def test_very_long_lines_are_split(tmp_path):
-    text = b" ".join(b"word%d" % number for number in range(60_000))
-    for content, joint in ((text, b" "), (text.replace(b" ", b""), b"")):  # Split between words, if possible.
-        path = write(tmp_path / "a.txt", content + b"\nend")
-        for form in ("sentences", "paragraphs"):
-            ((*parts, end),) = documents([(path, 0, 300_000), (path, 300_000, len(content) + 4)], form)
-            assert (joint.join(parts), end) == (content, b"end")
-            assert max(map(len, parts)) <= 2**16
+@pytest.mark.parametrize("form", ["sentences", "paragraphs"])
+@pytest.mark.parametrize("joint", [b" ", b""])
+def test_very_long_lines_are_split(tmp_path, form, joint):
+    """Between words, if possible."""
+    line = joint.join(b"word%d" % number for number in range(60_000))
+    path = write(tmp_path / "a.txt", line + b"\nend")
+    ((*parts, end),) = documents(parts_of(path, 0, 300_000, len(line) + 4), form)
+    assert joint.join(parts) == line
+    assert end == b"end"
+    assert max(map(len, parts)) <= 2**16
 
 
 @pytest.mark.parametrize("suffix", ["txt", "gz"])
-def test_invalid_utf8_is_reported_with_file_and_line(tmp_path, suffix):
+@pytest.mark.parametrize(("start", "form"), [(0, "sentences"), (12, "paragraphs")])
+def test_invalid_utf8_is_reported_with_file_and_line(tmp_path, suffix, start, form):
     path = write(tmp_path / f"a.{suffix}", LATIN)
     message = rf"a.{suffix}:4: not UTF-8: b'\\xdcbung.'. Convert the file, for example by `iconv -f latin1 -t utf-8`"
-    for start, form in ((0, "sentences"), (12, "paragraphs")):
-        with pytest.raises(ValueError, match=message):
-            documents([(path, start, 99)], form)
-    path = write(tmp_path / f"a.{suffix}", b"one\n" + b"two " * 100_000 + b"\xff\nthree")  # A line in several parts.
-    with pytest.raises(ValueError, match=rf"a.{suffix}:2: not UTF-8: b'\\xff'"):
+    with pytest.raises(ValueError, match=message):
+        documents([(path, start, 99)], form)
+
+
+@pytest.mark.parametrize("suffix", ["txt", "gz"])
+def test_invalid_utf8_at_the_end_of_a_long_line(tmp_path, suffix):
+    path = write(tmp_path / f"a.{suffix}", b"one\n" + b"two " * 100_000 + b"\xff\nthree")  # In several parts.
+    with pytest.raises(ValueError, match=f"a.{suffix}:2: not UTF-8"):
         documents([(path, 0, 10)])
 
 
@@ -147,14 +167,14 @@ def test_binary_files_are_rejected(tmp_path, form, name, content):
     [
         ("{'text': 1}", "Expecting property name"),
         ('["text"]', "expected an object with a string in its field 'text'. Received: list"),
-        ('{"text": null, "a": 1}', r"expected an object with a string in its field 'text'. Received: \['a', 'text'\]"),
+        ('{"text": null, "a": 1}', r"Received: \['a', 'text'\]"),
         ('{"text": "é"}', "'utf-8' codec can't decode byte 0xe9"),
     ],
 )
 def test_invalid_json_lines(tmp_path, line, message):
     for suffix in ("jsonl", "jsonl.gz"):
         path = write(tmp_path / f"a.{suffix}", b'{"text": "one."}\n\n' + line.encode("latin-1") + b"\n")
-        with pytest.raises(ValueError, match=f"a.{suffix}:3: {message}"):
+        with pytest.raises(ValueError, match=f"a.{suffix}:3: .*{message}"):
             documents([(path, 18, 99)], "jsonl")
 
 
@@ -166,12 +186,15 @@ def test_manually_split_paragraphs():
 
 def test_only_white_space_is_removed():
     rng = random.Random(0)
-    assert list(split_sentences("")) == list(split_sentences(" \t")) == []
+    assert list(split_sentences("")) == []
+    assert list(split_sentences(" \t")) == []
     for _ in range(500):
         paragraph = "".join(rng.choices("aB1.!?…。！」\"')(] \t", k=60))
         found = list(split_sentences(paragraph))
         assert "".join("".join(found).split()) == "".join(paragraph.split())
-        assert all(sentence and sentence == sentence.strip() for sentence in found)
+        for sentence in found:
+            assert sentence
+            assert sentence == sentence.strip()
 
 
 def test_long_runs_of_punctuation():
@@ -180,16 +203,24 @@ def test_long_runs_of_punctuation():
         assert "".join(split_sentences(paragraph)).replace(" ", "") == paragraph.replace(" ", "")
 
 
+def ends_of(sentences):
+    """Returns where sentences end, in characters that are no white space."""
+    ends = []
+    place = 0
+    for sentence in sentences:
+        place += len("".join(sentence.split()))
+        ends.append(place)
+    return ends
+
+
 def test_sentences_of_books(data):
     """Nearly all sentence ends found by another program are found, and hardly any others."""
     text = (data / "corpus" / "books" / "books-06.txt").read_text()[:1_000_000]
-    found, expected = set(), set()
+    found = set()
+    expected = set()
     for number, chapter in enumerate(text.split("\n\n")):
         lines = [" ".join(line.split()) for line in chapter.splitlines()]
-        for ends, sentences in ((expected, lines), (found, split_sentences(" ".join(lines)))):
-            place = 0
-            for sentence in sentences:
-                place += len(re.sub(r"\s", "", sentence))
-                ends.add((number, place))
+        expected.update((number, end) for end in ends_of(lines))
+        found.update((number, end) for end in ends_of(split_sentences(" ".join(lines))))
     assert len(found & expected) > 0.99 * len(found)
     assert len(found & expected) > 0.97 * len(expected)

@@ -39,9 +39,11 @@ def test_two_processes_share_jobs_over_several_runs(tmp_path):
     fails_elsewhere = f"1 if {PROCESS} == {os.getpid()} else open({str(tmp_path / 'none')!r})"
     with Workers(2) as workers:
         assert sorted(workers.run(functools.partial(operator.mul, 3), range(50))) == list(range(0, 150, 3))
-        deadline, processes = time.monotonic() + 120, {}
+        deadline = time.monotonic() + 120
+        processes = {}
         while len(processes) < 2 and time.monotonic() < deadline:
-            processes.update((process, threads) for process, threads, _ in workers.run(eval, [SETTINGS] * 4))
+            for process, threads, _ in workers.run(eval, [SETTINGS] * 4):
+                processes[process] = threads
         assert processes.pop(os.getpid()) != 1
         # The other process uses one thread, so that the processes share the cores.
         assert list(processes.values()) == [1]
