@@ -40,22 +40,56 @@ class Settings:
     other: int = 7
 
 
-def test_values_and_defaults(tmp_path):
+def test_defaults():
     default = parse(DOCUMENT, Arguments, ["--model=m"])
-    assert (default.sizes, default.rates, default.names, default.phase) == (None, [0.5, 1.0], ["a"], None)
-    assert (default.share, default.casing, default.fast, default.positional) == (0.25, "lower", True, ())
+    assert default.sizes is None
+    assert default.rates == [0.5, 1.0]
+    assert default.names == ["a"]
+    assert default.phase is None
+    assert default.share == 0.25
+    assert default.casing == "lower"
+    assert default.fast is True
+    assert default.positional == ()
+
+
+@pytest.fixture
+def given(tmp_path):
+    """The arguments of a command line with a file of flags, which has a byte order mark."""
     (tmp_path / "flags.txt").write_text("\ufeff--sizes=1,2\n", encoding="utf-8")
-    given = ["--model=m", f"--flagfile={tmp_path}/flags.txt", "text", "--nofast", "--phase=a,b", "--phase=c"]
-    number = 10**400  # More than a float holds.
-    assert parse(DOCUMENT, Arguments, ["--model=m", "--length=0x10", f"--sizes={number}"]).length == 16
-    arguments = parse(DOCUMENT, Arguments, [*given, "--verbose"])
-    assert (arguments.model, arguments.sizes, arguments.phase) == ("m", [1, 2], ["a,b", "c"])
-    assert (arguments.fast, arguments.positional) == (False, ("text",))
-    assert arguments.flagfile.splitlines() == ["--sizes=1,2", "--phase=a,b", "--phase=c", "--nofast", "--model=m"]
-    assert arguments.fill(Settings, share=0.75) == Settings(0.75, False)
-    arguments.only(False, "with a cat", "rates")
+    line = ["--model=m", f"--flagfile={tmp_path}/flags.txt", "text", "--nofast"]
+    return parse(DOCUMENT, Arguments, [*line, "--phase=a,b", "--phase=c", "--verbose"])
+
+
+def test_values(given):
+    assert given.model == "m"
+    assert given.sizes == [1, 2]
+    assert given.phase == ["a,b", "c"]
+    assert given.fast is False
+    assert given.positional == ("text",)
+
+
+def test_numbers():
+    """Of another base, and of more digits than a float holds."""
+    number = 10**400
+    arguments = parse(DOCUMENT, Arguments, ["--model=m", "--length=0x10", f"--sizes={number}"])
+    assert arguments.length == 16
+    assert arguments.sizes == [number]
+
+
+def test_the_flags_to_store(given):
+    """Those that are given, but `--verbose`."""
+    lines = given.flagfile.splitlines()
+    assert lines == ["--sizes=1,2", "--phase=a,b", "--phase=c", "--nofast", "--model=m"]
+
+
+def test_settings_of_the_same_names_are_filled(given):
+    assert given.fill(Settings, share=0.75) == Settings(0.75, False)
+
+
+def test_flags_of_some_cases_only(given):
+    given.only(False, "with a cat", "rates")  # It is not given.
     with pytest.raises(ValueError, match="--sizes: only with a cat. Received: --sizes=1,2"):
-        arguments.only(False, "with a cat", "rates", "sizes")
+        given.only(False, "with a cat", "rates", "sizes")
 
 
 MISTAKES = """
@@ -80,16 +114,26 @@ MISTAKES = """
 """
 
 
-def test_mistakes():
-    for line in MISTAKES.strip().splitlines():
-        given, message = line.split(" -> ")
-        with pytest.raises((ValueError, flags.Error)) as error:
-            parse(DOCUMENT, Arguments, given.split()).check_conditions()
-        assert str(error.value).startswith(message), given
-    with pytest.raises(ValueError, match="^--fast must be true or false. Received: --fast=maybe$"):
+@pytest.mark.parametrize("line", MISTAKES.strip().splitlines())
+def test_mistakes(line):
+    given, message = line.split(" -> ")
+    with pytest.raises((ValueError, flags.Error)) as error:
+        parse(DOCUMENT, Arguments, given.split()).check_conditions()
+    assert str(error.value).startswith(message)
+
+
+def test_a_mistake_in_some_flags():
+    """What is parsed before the class is known."""
+    with pytest.raises(ValueError, match="^--fast"):
         parse_some(Arguments, ["--fast=maybe"], "fast")
-    for given in ("--casing=upper --unlabelled=a", "--phase=b --unlabelled=a", "--length=4 --nofast"):
-        parse(DOCUMENT, Arguments, ["--model=m", *given.split()]).check_conditions()
+
+
+@pytest.mark.parametrize(
+    "given",
+    ["--casing=upper --unlabelled=a", "--phase=b --unlabelled=a", "--length=4 --nofast"],
+)
+def test_conditions_that_hold(given):
+    parse(DOCUMENT, Arguments, ["--model=m", *given.split()]).check_conditions()
 
 
 def test_help():
@@ -97,18 +141,25 @@ def test_help():
     page = help_page(DOCUMENT, Arguments, "keras-bert ")
     assert "    keras-bert train --model=bert --sizes=1\n" in page
     lines = page.partition("data:\n")[2].splitlines()
-    assert [line.split()[0] for line in lines if line.startswith("  --") or line.endswith(":")] == [
-        *("--sizes=A,B,...", "--rates=A,B,...", "--share=X", "--casing=NAME", "--phase=TEXT", "--[no]fast"),
-        *("--length=N", "--learning_rate=X", "--unlabelled=TEXT", "--patience=N"),
-        *(
-            "model:",
-            "--model=TEXT",
-            "--names=A,B,...",
-            "other:",
-            "--[no]verbose",
-            "--plugins=TEXT",
-            "--flagfile=FILE",
-        ),
+    firsts = [line.split()[0] for line in lines if line.startswith("  --") or line.endswith(":")]
+    assert firsts == [
+        "--sizes=A,B,...",
+        "--rates=A,B,...",
+        "--share=X",
+        "--casing=NAME",
+        "--phase=TEXT",
+        "--[no]fast",
+        "--length=N",
+        "--learning_rate=X",
+        "--unlabelled=TEXT",
+        "--patience=N",
+        "model:",
+        "--model=TEXT",
+        "--names=A,B,...",
+        "other:",
+        "--[no]verbose",
+        "--plugins=TEXT",
+        "--flagfile=FILE",
     ]
     assert "  --model=TEXT                  Model; default: the teacher. Required." in lines
     assert "  --casing=NAME                 Casing. One of lower, upper. Default: lower." in lines

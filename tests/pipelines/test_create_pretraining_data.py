@@ -6,7 +6,7 @@ import re
 import pytest
 
 from keras_bert import Vocabulary
-from tests.pipelines.programs import call, flags_of
+from tests.pipelines.programs import call, flags_of, write_jsonl
 from tests.pretraining.numbered import Numbered, random_documents
 
 pytestmark = pytest.mark.tensorflow
@@ -22,29 +22,61 @@ def folder(tmp_path):
     return tmp_path
 
 
+MASKING = {
+    "masked_lm_prob": 0.2,
+    "max_predictions": 5,
+    "whole_word": True,
+    "max_ngram": 2,
+    "mask_share": 0.7,
+    "random_share": 0.2,
+}
+RECIPE = {
+    "sequence_length": 32,
+    "next_sentence": True,
+    "static": True,
+    "duplicates": 2,
+    "short_seq_prob": 0.3,
+    "seed": 7,
+    "field": "body",
+    "lowercase": False,
+    "strip_accents": True,
+}
+
+
 def test_all_flags(folder, monkeypatch, capsys):
     monkeypatch.chdir(folder)
-    rows = "\n".join(json.dumps({"body": document}) for document in SOURCE.text.split("\n\n"))
-    (folder / "a.jsonl").write_text(rows)
-    masking = {"masked_lm_prob": 0.2, "max_predictions": 5, "whole_word": True, "max_ngram": 2}
-    masking |= {"mask_share": 0.7, "random_share": 0.2}
-    recipe = {"sequence_length": 32, "next_sentence": True, "static": True, "duplicates": 2, "short_seq_prob": 0.3}
-    recipe |= {"seed": 7, "field": "body", "lowercase": False, "strip_accents": True}
-    files = {"input": "*.jsonl", "format": "jsonl", "vocabulary": "vocab.txt", "output_dir": "deep/er", "shards": 3}
-    printed = call(PROGRAM, *flags_of({**masking, **recipe, **files, "processes": 1, "compress": True}))
-    manifest = json.loads((folder / "deep" / "er" / "manifest.json").read_text())
-    assert manifest["recipe"] == {**recipe, "masking": masking, "format": "jsonl", "special_tokens": True}
-    assert {path.name for path in (folder / "deep" / "er").iterdir()} == {
-        *("manifest.json", "vocab.txt"),
-        *(f"examples-0000{shard}-of-00003.tfrecord.gz" for shard in range(3)),
+    documents = SOURCE.text.split("\n\n")
+    write_jsonl(folder / "a.jsonl", [{"body": document} for document in documents])
+    files = {
+        "input": "*.jsonl",
+        "format": "jsonl",
+        "vocabulary": "vocab.txt",
+        "output_dir": "deep/er",
+        "shards": 3,
+        "processes": 1,
+        "compress": True,
     }
-    assert {"examples", "tokens", "corpus", "random_share", "mask_share", "padding_share"} <= set(manifest)
+    printed = call(PROGRAM, *flags_of(MASKING | RECIPE | files))
+    output = folder / "deep" / "er"
+    manifest = json.loads((output / "manifest.json").read_text())
+    stored = {"masking": MASKING, "format": "jsonl", "special_tokens": True}
+    assert manifest["recipe"] == RECIPE | stored
+    assert sorted(path.name for path in output.iterdir()) == [
+        "examples-00000-of-00003.tfrecord.gz",
+        "examples-00001-of-00003.tfrecord.gz",
+        "examples-00002-of-00003.tfrecord.gz",
+        "manifest.json",
+        "vocab.txt",
+    ]
+    facts = {"examples", "tokens", "corpus", "random_share", "mask_share", "padding_share"}
+    assert facts <= set(manifest)
     told, place, command = printed.split("\n", 2)
     assert told.startswith(f"data:         deep/er: {manifest['examples']} examples of 20 documents, ")
     assert told.endswith(f" unknown; {manifest['padding_share']:.2%} padding")
     assert place == "statistics:   deep/er/manifest.json"
     # Long commands are printed on several lines.
-    assert re.match("next: .* -m pipelines.run_pretraining", " ".join(command.replace("\\\n", "").split()))
+    one_line = " ".join(command.replace("\\\n", "").split())
+    assert re.match("next: .* -m pipelines.run_pretraining", one_line)
     assert capsys.readouterr().err == ""
 
 

@@ -7,6 +7,8 @@ import shlex
 import subprocess
 import sys
 
+import pytest
+
 from keras_bert.files import one_writer
 from pipelines.early_checks import is_first_worker
 
@@ -15,12 +17,14 @@ RUN = """
 import contextlib, io, json, runpy, sys
 sys.modules["tensorflow"] = None
 for module, *sys.argv[1:] in json.load(sys.stdin):
-    printed, sys.stdin = io.StringIO(), io.TextIOWrapper(io.BytesIO())
+    printed = io.StringIO()
+    sys.stdin = io.TextIOWrapper(io.BytesIO())
     with contextlib.redirect_stderr(printed), contextlib.suppress(SystemExit):
         runpy.run_module(f"pipelines.{module}", run_name="__main__", alter_sys=True)
     print(json.dumps(printed.getvalue()))
 """
 QUESTION = {"id": "q1", "question": "c", "answers": [{"text": "a", "answer_start": 0}]}
+PARAGRAPH = {"context": "a b", "qas": [QUESTION]}
 FILES = {
     "t.csv": "text,label\na,0\nb,1\n",
     "scored.csv": "text,pair,score\na,b,1\nc,d,0\n",
@@ -38,7 +42,7 @@ FILES = {
     "vocab.txt": "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\na\n",
     "rows.jsonl": '{"translation": {"b": "c", "a": "d"}}\n',
     "learned.json": '{"positions": "learned"}',
-    "q.json": json.dumps({"version": "1.1", "data": [{"paragraphs": [{"context": "a b", "qas": [QUESTION]}]}]}),
+    "q.json": json.dumps({"version": "1.1", "data": [{"paragraphs": [PARAGRAPH]}]}),
     "list.json": '["a"]',
     "null.json": '{"q1": "a", "q2": null}',
     "odds.json": '{"q1": 0.5}',
@@ -256,43 +260,69 @@ serve --host=192.0.2.1 --port=1 -> cannot listen at 192.0.2.1:1: Cannot assign r
 """
 
 
-def test_mistakes_are_found_without_tensorflow(tmp_path):
+def write_files(folder):
     for name, content in FILES.items():
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / name).write_text(content, "latin-1")
-    cases = []
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(content, "latin-1")
+
+
+def cases():
+    """Returns command lines of modules that there are, and the beginnings of the messages."""
+    pairs = []
     for line in MISTAKES.strip().splitlines():
         given, message = line.split(" -> ")
         name, _, flags = given.partition(" ")
-        module, *more = COMMANDS.get(name, name).split()
-        if importlib.util.find_spec(f"pipelines.{module}"):  # Not of a task that was deleted.
-            cases.append(([module, *more, *shlex.split(flags)], message))
-    with one_writer(tmp_path / "held"):
-        done = subprocess.run(
-            [sys.executable, "-c", RUN],
-            input=json.dumps([command for command, _ in cases]),
-            capture_output=True,
-            text=True,
-            check=False,
-            cwd=tmp_path,
-            env={**os.environ, "PYTHONPATH": os.getcwd(), **OFFLINE, "HF_HOME": str(tmp_path / "hub")},
-        )
+        command = COMMANDS.get(name, name).split() + shlex.split(flags)
+        if importlib.util.find_spec(f"pipelines.{command[0]}"):  # Not of a task that was deleted.
+            pairs.append((command, message))
+    return pairs
+
+
+def errors_of(commands, folder):
+    """Runs commands in a folder without TensorFlow; returns what each writes to standard error."""
+    environment = os.environ | OFFLINE
+    environment |= {"PYTHONPATH": os.getcwd(), "HF_HOME": str(folder / "hub")}
+    done = subprocess.run(
+        [sys.executable, "-c", RUN],
+        input=json.dumps(commands),
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=folder,
+        env=environment,
+    )
     assert done.returncode == 0, done.stderr[-2000:]
-    errors = list(map(json.loads, done.stdout.splitlines()))
-    wrong = [
-        (command, message, error)
-        for (command, message), error in zip(cases, errors, strict=True)
-        if not error.startswith(f"error: {message}")
-    ]
+    return list(map(json.loads, done.stdout.splitlines()))
+
+
+def test_mistakes_are_found_without_tensorflow(tmp_path):
+    """Nothing is written, either."""
+    write_files(tmp_path)
+    commands, messages = zip(*cases(), strict=True)
+    with one_writer(tmp_path / "held"):
+        errors = errors_of(commands, tmp_path)
+    wrong = []
+    for command, message, error in zip(commands, messages, errors, strict=True):
+        if not error.startswith(f"error: {message}"):
+            wrong.append((command, message, error))
     assert wrong == []
-    assert {path.name for path in tmp_path.iterdir()} - {"hub"} == {name.split("/")[0] for name in FILES} | {"held"}
+    given = {name.split("/")[0] for name in FILES}
+    left = {path.name for path in tmp_path.iterdir()}
+    assert left - {"hub"} == given | {"held"}
     assert [path.name for path in (tmp_path / "held").iterdir()] == [".lock"]
 
 
-def test_one_of_several_workers_writes(monkeypatch):
-    cluster = {"cluster": {"worker": ["a:1", "b:1"]}}
-    for text, expected in [("", True), ("{", True)] + [
-        (json.dumps({**cluster, "task": {"type": "worker", "index": index}}), index == 0) for index in range(2)
-    ]:
-        monkeypatch.setenv("TF_CONFIG", text)
-        assert is_first_worker() == expected, text
+def worker(index):
+    """Returns TF_CONFIG of one of two workers."""
+    task = {"type": "worker", "index": index}
+    return json.dumps({"cluster": {"worker": ["a:1", "b:1"]}, "task": task})
+
+
+@pytest.mark.parametrize(
+    ("text", "is_first"),
+    [("", True), ("{", True), (worker(0), True), (worker(1), False)],
+)
+def test_one_of_several_workers_writes(monkeypatch, text, is_first):
+    monkeypatch.setenv("TF_CONFIG", text)
+    assert is_first_worker() == is_first

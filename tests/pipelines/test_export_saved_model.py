@@ -44,10 +44,13 @@ def test_export_uses_the_settings_of_the_training(export, pieces, tmp_path):
     labels = ["no", "yes", "maybe"]
     output = tmp_path / "served" / "8"
     columns = {"text": "review", "pair": "title"}
-    model, printed = export(call, "classification", labels=labels, pair=True, sequence_length=12, columns=columns)
+    training = {"labels": labels, "pair": True, "sequence_length": 12, "columns": columns}
+    model, printed = export(call, "classification", **training)
     assert f"wrote {output}\n" in printed
     facts = json.loads((output / "assets.extra" / "keras_bert.json").read_text())
-    assert (facts["labels"], facts["pair"], facts["sequence_length"]) == (labels, True, 12)
+    assert facts["labels"] == labels
+    assert facts["pair"] is True
+    assert facts["sequence_length"] == 12
     assert facts["columns"] == columns
     texts = ["a b c d e f g h"]
     pairs = ["c d e f g h a b"]
@@ -59,10 +62,22 @@ def test_export_uses_the_settings_of_the_training(export, pieces, tmp_path):
 
 def test_encoder_options_in_bfloat16(export, given):
     export(call, "encoder", "--layers=0,-1", "--pooling=cls", "--normalize", "--precision=bfloat16")
-    expected = {"layers": [0, -1], "pooling": "cls", "normalize": True, "labels": None, "pair": False}
-    expected |= {"precision": None, "calibration": None, "columns": None, "task": None, "overwrite": False}
-    expected |= {"explain": False, "long_texts": None}
-    assert given == {**expected, "dtype": "bfloat16", "length": 40}
+    assert given == {
+        "layers": [0, -1],
+        "pooling": "cls",
+        "normalize": True,
+        "labels": None,
+        "pair": False,
+        "precision": None,
+        "calibration": None,
+        "columns": None,
+        "task": None,
+        "overwrite": False,
+        "explain": False,
+        "long_texts": None,
+        "dtype": "bfloat16",
+        "length": 40,
+    }
 
 
 def test_options_of_other_heads_raise(export):
@@ -72,7 +87,9 @@ def test_options_of_other_heads_raise(export):
 
 def test_formats_of_other_runtimes(export, tmp_path):
     pytest.importorskip("onnxruntime", reason="`make convert` installs onnxruntime")
-    export(call, "classification", "--format=onnx", "--precision=int8", labels=["no", "yes", "maybe"], pair=True)
+    labels = ["no", "yes", "maybe"]
+    given = ["--format=onnx", "--precision=int8"]
+    export(call, "classification", *given, labels=labels, pair=True)
     config = json.loads((tmp_path / "served" / "config.json").read_text())
     assert config["id2label"] == {"0": "no", "1": "yes", "2": "maybe"}
     assert config["keras_bert"]["pair"] is True
@@ -82,7 +99,9 @@ def test_formats_of_other_runtimes(export, tmp_path):
 def test_lengths(export, given):
     _, printed = export(call, "encoder", "--format=litert", "--lengths=4,8", "--precision=float16")
     assert printed.startswith("wrote ")
-    assert (given["lengths"], given["precision"], given["dtype"]) == ([4, 8], "float16", "float32")
+    assert given["lengths"] == [4, 8]
+    assert given["precision"] == "float16"
+    assert given["dtype"] == "float32"
 
 
 def test_long_texts(export, given):
@@ -90,9 +109,8 @@ def test_long_texts(export, given):
     assert given["long_texts"] == "windows"
     export(call, "classification", "--format=litert", "--long_texts=tail")
     assert given["long_texts"] == "tail"
-    assert (
-        "is for models that read a part of a long text" in export(mistake, "question_answering", "--long_texts=tail")[1]
-    )
+    _, message = export(mistake, "question_answering", "--long_texts=tail")
+    assert "is for models that read a part of a long text" in message
 
 
 def test_prompts_and_zero_shot_of_a_sentence_encoder(export, given):

@@ -32,50 +32,59 @@ def shelf(tmp_path):
     return tmp_path / "shelf"
 
 
-def write(path):
-    """Writes a model that returns texts, their lengths and its version number."""
-    module = tf.Module()
-    version = int(path.name)
+class Toy(tf.Module):
+    """A model that returns texts, their lengths and its version number."""
+
+    def __init__(self, version):
+        super().__init__()
+        self.version = version
+        self.offset = tf.Variable(0.5)
 
     @tf.function(input_signature=[tf.TensorSpec([None], tf.string, "text")])
-    def function(text):
+    def measure(self, text):
+        length = tf.strings.length(text)
+        column = tf.cast(length, tf.float32)[:, None]
         return {
             "text": text,
-            "length": tf.strings.length(text),
-            "vector": tf.tile(tf.cast(tf.strings.length(text), tf.float32)[:, None], [1, 8]) + module.offset,
-            "version": tf.zeros_like(tf.strings.length(text)) + version,
+            "length": length,
+            "vector": tf.tile(column, [1, 8]) + self.offset,
+            "version": tf.zeros_like(length) + self.version,
         }
 
     @tf.function(input_signature=[tf.TensorSpec([None], tf.string, "folder")], autograph=False)
-    def wait(folder):
+    def wait(self, folder):
         """Writes `started` into the folder, and answers when it contains `go`."""
 
         def is_waiting(turn):
-            return tf.size(tf.io.matching_files([folder[0] + "/go", tf.strings.as_string(turn)])) == 0
+            pattern = [folder[0] + "/go", tf.strings.as_string(turn)]
+            return tf.size(tf.io.matching_files(pattern)) == 0
 
         with tf.control_dependencies([tf.io.write_file(folder[0] + "/started", "")]):
             turns = tf.while_loop(is_waiting, lambda turn: turn + 1, [tf.size(folder)])
         return {"turns": tf.fill(tf.shape(folder), turns[0])}
 
-    module.offset = tf.Variable(0.5)
-    module.function = function
-    module.wait = wait
+
+def write(path):
+    """Writes the model, whose version is the name of its folder."""
+    model = Toy(int(path.name))
+    signatures = {"serving_default": model.measure, "wait": model.wait}
     temporary = path.with_name("writing")
-    tf.saved_model.save(module, str(temporary), signatures={"serving_default": function, "wait": wait})
+    tf.saved_model.save(model, str(temporary), signatures=signatures)
     temporary.rename(path)
 
 
 @contextlib.contextmanager
 def serving(shelf, *arguments):
     """Starts the server; yields the process, the REST port and the gRPC port."""
-    command = [sys.executable, "-m", PROGRAM, f"--saved_models={shelf}", "--port=0", "--grpc_port=0"]
-    with open(shelf.parent / "log.txt", "w") as log:
-        process = subprocess.Popen([*command, *arguments], stdout=subprocess.PIPE, stderr=log, text=True)
+    ports = ["--port=0", "--grpc_port=0"]
+    command = [sys.executable, "-m", PROGRAM, f"--saved_models={shelf}", *ports, *arguments]
+    log_file = shelf.parent / "log.txt"
+    with open(log_file, "w") as log:
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True)
         try:
-            production = process.stdout.readline()
-            assert production.startswith("This is a development server."), (shelf.parent / "log.txt").read_text()
-            line = process.stdout.readline()
-            rest, grpc = (int(part.rsplit(":", 1)[1]) for part in line.strip().split(", gRPC at "))
+            first_line = process.stdout.readline()
+            assert first_line.startswith("This is a development server."), log_file.read_text()
+            rest, grpc = ports_in(process.stdout.readline())
             wait_for(lambda: health(rest) == 200)
             yield process, rest, grpc
         finally:
@@ -84,7 +93,13 @@ def serving(shelf, *arguments):
             process.stdout.close()
 
 
+def ports_in(line):
+    """Returns the ports of a line such as `...: REST at http://localhost:1, gRPC at localhost:2`."""
+    return [int(address.rpartition(":")[2]) for address in line.strip().split(", gRPC at ")]
+
+
 def health(port):
+    """Returns the status of a server."""
     with contextlib.closing(http.client.HTTPConnection("127.0.0.1", port, timeout=60)) as connection:
         connection.request("GET", "/healthz")
         return connection.getresponse().status
@@ -106,8 +121,9 @@ def wait_for(condition, seconds=60):
 
 
 def test_start_predict_and_stop(shelf, two_addresses, tmp_path):
-    rest, grpc = (int(address.split(":")[1]) for address in two_addresses)
-    program = start(PROGRAM, f"--saved_models={shelf}", f"--port={rest}", f"--grpc_port={grpc}", "--poll_seconds=0.05")
+    rest, grpc = [int(address.split(":")[1]) for address in two_addresses]
+    ports = [f"--port={rest}", f"--grpc_port={grpc}"]
+    program = start(PROGRAM, f"--saved_models={shelf}", *ports, "--poll_seconds=0.05")
     try:
         wait_for(lambda: listens(rest) and health(rest) == 200)
         with Client(f"127.0.0.1:{grpc}", "grpc") as client:
@@ -139,55 +155,84 @@ def test_start_predict_and_stop(shelf, two_addresses, tmp_path):
 
 
 def test_a_folder_without_models_is_named_with_its_content(tmp_path):
+    start_of_line = f"There is no model yet: {tmp_path} has"
     end = f"Expected {tmp_path}/<model>/<version number>/saved_model.pb"
-    assert no_models(tmp_path) == f"There is no model yet: {tmp_path} has nothing. {end}"
+    assert no_models(tmp_path) == f"{start_of_line} nothing. {end}"
     (tmp_path / "old").mkdir()
     for name in "gfedcba":
         (tmp_path / f"{name}.txt").touch()
     found = "a.txt, b.txt, c.txt, d.txt, e.txt and 3 more"
-    assert no_models(tmp_path) == f"There is no model yet: {tmp_path} has {found}. {end}"
+    assert no_models(tmp_path) == f"{start_of_line} {found}. {end}"
 
 
-def test_user_errors(tmp_path):
-    message = "--max_batch_size must be greater than 0. Received: max_batch_size=0"
-    assert mistake(PROGRAM, f"--saved_models={tmp_path}", "--max_batch_size=0") == message
-    message = "--batch_window_ms must not be negative. Received: -1.0"
-    assert mistake(PROGRAM, f"--saved_models={tmp_path}", "--batch_window_ms=-1") == message
+@pytest.mark.parametrize(
+    ("flag", "message"),
+    [
+        ("--max_batch_size=0", "--max_batch_size must be greater than 0. Received: max_batch_size=0"),
+        ("--batch_window_ms=-1", "--batch_window_ms must not be negative. Received: -1.0"),
+    ],
+)
+def test_user_errors(tmp_path, flag, message):
+    assert mistake(PROGRAM, f"--saved_models={tmp_path}", flag) == message
 
 
 REQUESTS = 500
 CLIENTS = 32
 # Malformed request bodies, and the expected status.
-MALFORMED = ((b"{", 400), (b'{"instances": [1]}', 400), (b'{"instances": ["a"], "signature_name": "x"}', 400))
+MALFORMED = [
+    (b"{", 400),
+    (b'{"instances": [1]}', 400),
+    (b'{"instances": ["a"], "signature_name": "x"}', 400),
+]
 
 
-def make_crowd(rest, grpc):
-    """Returns a pool of threads with one client each, and a function that sends and checks a request."""
-    local = threading.local()
-    protocols = itertools.cycle(["grpc", "rest", "rest", "rest"])
+class Crowd:
+    """Threads with a client each, every fourth of them over gRPC, which send and check requests."""
 
-    def begin():
-        protocol = next(protocols)
-        local.client = Client(f"127.0.0.1:{grpc if protocol == 'grpc' else rest}", protocol, timeout=60)
-        local.raw = http.client.HTTPConnection("127.0.0.1", rest, timeout=60)
+    def __init__(self, rest, grpc):
+        self.rest = rest
+        self.grpc = grpc
+        self._protocols = itertools.cycle(["grpc", "rest", "rest", "rest"])
+        self._local = threading.local()
+        self._pool = concurrent.futures.ThreadPoolExecutor(CLIENTS, initializer=self._begin)
 
-    def ask(number):
+    def _begin(self):
+        """Opens the connections of a thread."""
+        protocol = next(self._protocols)
+        port = self.grpc if protocol == "grpc" else self.rest
+        self._local.client = Client(f"127.0.0.1:{port}", protocol, timeout=60)
+        self._local.connection = http.client.HTTPConnection("127.0.0.1", self.rest, timeout=60)
+
+    def submit(self, numbers):
+        """Sends requests; returns futures of the versions that answer them, `None` for malformed ones."""
+        return [self._pool.submit(self._ask, number) for number in numbers]
+
+    def _ask(self, number):
         if number % 100 == 37:
-            body, status = MALFORMED[number // 100 % len(MALFORMED)]
-            local.raw.request("POST", "/v1/models/toy:predict", body)
-            response = local.raw.getresponse()
-            assert json.loads(response.read())["error"]
-            assert response.status == status, body
+            self._send_malformed(number // 100)
             return None
-        texts = [f"asks {number} " + "x" * ((number * 7 + row) % 90) for row in range(number % 3 + 1)]
-        answer = local.client.predict("toy", texts)
+        texts = []
+        for row in range(number % 3 + 1):
+            texts.append(f"asks {number} " + "x" * ((number * 7 + row) % 90))
+        answer = self._local.client.predict("toy", texts)
+        lengths = np.array([len(text) for text in texts])
         assert answer["text"].tolist() == texts
-        assert answer["length"].tolist() == [len(text) for text in texts]
-        assert np.array_equal(answer["vector"], np.repeat(answer["length"][:, None] + 0.5, 8, 1))
+        assert answer["length"].tolist() == lengths.tolist()
+        assert np.array_equal(answer["vector"], np.repeat(lengths[:, None] + 0.5, 8, 1))
         (version,) = set(answer["version"].tolist())
         return version
 
-    return concurrent.futures.ThreadPoolExecutor(CLIENTS, initializer=begin), ask
+    def _send_malformed(self, number):
+        body, status = MALFORMED[number % len(MALFORMED)]
+        connection = self._local.connection
+        connection.request("POST", "/v1/models/toy:predict", body)
+        response = connection.getresponse()
+        assert json.loads(response.read())["error"]
+        assert response.status == status, body
+
+
+def results(futures):
+    return [future.result() for future in futures]
 
 
 def resident(process):
@@ -198,18 +243,29 @@ def resident(process):
 
 @pytest.mark.slow
 def test_concurrent_clients_while_a_version_is_replaced(shelf):
+    """Each request is answered by one of the versions; memory does not grow."""
     with serving(shelf) as (process, rest, grpc):
-        crowd, ask = make_crowd(rest, grpc)
-        assert set(crowd.map(ask, range(REQUESTS))) == {1, None}
-        before = resident(process)
-        asked = [crowd.submit(ask, number) for number in range(REQUESTS)]
-        wait_for(lambda: sum(answer.done() for answer in asked) > REQUESTS // 4, 240)
-        write(shelf / "toy" / "2")
+        crowd = Crowd(rest, grpc)
         status = Client(f"127.0.0.1:{rest}").status
-        wait_for(lambda: status("toy")[0]["version"] == 2 and status("toy")[0]["state"] == "AVAILABLE")
-        asked += [crowd.submit(ask, number) for number in range(REQUESTS // 4)]
-        versions = [answer.result() for answer in asked]
-        wait_for(lambda: [each["version"] for each in status("toy")] == [2])
+
+        def is_loaded():
+            newest = status("toy")[0]
+            return newest["version"] == 2 and newest["state"] == "AVAILABLE"
+
+        def is_alone():
+            return [each["version"] for each in status("toy")] == [2]
+
+        assert set(results(crowd.submit(range(REQUESTS)))) == {1, None}
+        before = resident(process)
+        asked = crowd.submit(range(REQUESTS))
+        wait_for(lambda: sum(future.done() for future in asked) > REQUESTS // 4, 240)
+        write(shelf / "toy" / "2")
+        wait_for(is_loaded)
+        asked += crowd.submit(range(REQUESTS // 4))
+        versions = results(asked)
+        wait_for(is_alone)
         after = resident(process)
-    assert (set(versions), versions[0], versions[-1]) == ({1, 2, None}, 1, 2)
+    assert set(versions) == {1, 2, None}
+    assert versions[0] == 1
+    assert versions[-1] == 2
     assert after < before + 60
