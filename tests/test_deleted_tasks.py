@@ -39,7 +39,7 @@ KEPT += ["pipelines/test_early_checks.py", "test_documents.py"]
 CHOSEN = "not test_documents or every_public_name or commands_are_listed or links"
 # Without all at once, as no task imports another.
 ONCE = ["test_architecture.py", "pipelines/test_command.py", "tasks/test_base.py", "runs/test_saved_model_scores.py"]
-ONCE += ["runs/test_fit.py::test_weights_and_scores_are_those_of_the_command"]
+ONCE += ["pipelines/test___main__.py", "runs/test_fit.py::test_weights_and_scores_are_those_of_the_command"]
 
 
 @pytest.mark.parametrize("tasks", [*([task] for task in TASKS), [*TASKS]], ids="-".join)

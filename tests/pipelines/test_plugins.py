@@ -3,10 +3,13 @@
 import json
 import os
 import pathlib
-import subprocess
+import queue
 import sys
 
+import numpy as np
 import pytest
+
+from tests.pipelines import shell
 
 ROOT = pathlib.Path(__file__).parents[2]
 HOSTILE = "raise SystemExit(f'{__name__} of the working directory was imported')"
@@ -64,7 +67,7 @@ for names in json.loads(sys.argv[1]):
             print(f"error: {error}")
     print(json.dumps(printed.getvalue().split()))
     for name in set(sys.modules) - modules:
-        if str(getattr(sys.modules[name], "__spec__", "")).count(os.getcwd()):
+        if os.getcwd() in str(getattr(sys.modules[name], "__spec__", "")):
             del sys.modules[name]
 assert importlib.util.find_spec("tried_by_a_package") is None  # By this program, which is none of the plugins.
 assert os.getcwd() not in map(os.path.abspath, sys.path)
@@ -82,27 +85,23 @@ def folder(tmp_path, monkeypatch):
     return tmp_path
 
 
-def python(*arguments, **environment):
+def python(*arguments):
     """Runs Python with the packages of the checkout, and nothing of the working directory before it is asked for."""
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), **environment}
-    return subprocess.run([sys.executable, *arguments], capture_output=True, text=True, check=False, env=environment)
+    return shell.python(*arguments, env=os.environ | {"PYTHONPATH": str(ROOT)})
 
 
 def test_names(folder):
-    lines = [line.split(" -> ") for line in NAMES.strip().splitlines()]
-    done = python("-P", "-c", PROGRAM, json.dumps([names for names, _ in lines]))
+    """In one process, which forgets the plugins of each line."""
+    places = NAMES.replace("STANDARD", queue.__file__).replace("INSTALLED", np.__file__)
+    names = []
+    expected = []
+    for line in places.strip().splitlines():
+        given, message = line.split(" -> ")
+        names.append(given)
+        expected.append(message)
+    done = python("-P", "-c", PROGRAM, json.dumps(names))
     assert done.returncode == 0, done.stderr
     printed = [" ".join(json.loads(line)) or "nothing" for line in done.stdout.splitlines()]
-    import queue
-
-    import numpy as np
-
-    places = {"STANDARD": queue.__file__, "INSTALLED": np.__file__}
-    expected = []
-    for _, message in lines:
-        for name, place in places.items():
-            message = message.replace(name, place)
-        expected.append(message)
     assert printed == expected
 
 
@@ -117,14 +116,16 @@ def test_no_module_of_the_working_directory_is_imported(folder):
         (folder / f"{name}.py").write_text(HOSTILE)
     page = python("-m", "pipelines.train_vocab", "--help")
     assert page.stdout.startswith("Learns a WordPiece vocabulary"), page.stderr
-    done = python("-m", "pipelines.train_vocab", "--input=none.txt", "--output=v.txt", "--plugins=nothing")
+    flags = ["--input=none.txt", "--output=v.txt", "--plugins=nothing"]
+    done = python("-m", "pipelines.train_vocab", *flags)
     assert done.stderr == f"error: {FOUND}. Received: --plugins=nothing\n"
 
 
 def test_plugins_can_be_given_twice(folder):
     flags = ["--plugins=alone", "--plugins=mine", "--input=none.txt", "--output=v.txt"]
     done = python("-m", "pipelines.train_vocab", *flags)
-    assert (done.stdout, done.stderr) == ("alone 7\nheads 7\n", "error: none.txt: no file matches\n")
+    assert done.stdout == "alone 7\nheads 7\n"
+    assert done.stderr == "error: none.txt: no file matches\n"
 
 
 WORKERS = """
@@ -148,4 +149,5 @@ def test_worker_processes_find_plugins(folder, tmp_path_factory):
     program = tmp_path_factory.mktemp("program") / "program.py"
     program.write_text(WORKERS)
     done = python(program, "--plugins=alone")
-    assert (done.stdout, done.stderr) == ("alone 7\n[2, 4]\n", "")
+    assert done.stdout == "alone 7\n[2, 4]\n"
+    assert done.stderr == ""
