@@ -6,7 +6,7 @@ import time
 from keras_bert.data import Phases
 
 _BATCH = 32  # Largest batch of the timed steps.
-_STEPS = 10  # Steps of one call of the training graph.
+TIMED_STEPS = 10  # Steps of one call of the training graph.
 _TOKENS_PER_WORD = 1.3
 _EVALUATION = 1.3  # Time of training and evaluation, relative to training alone.
 
@@ -73,7 +73,7 @@ def _measure(runner, recipe):
     batch = min(_BATCH, runner.scale.phases[0]["batch"])
     run = runner.models.create_run(recipe, None, batch)
     records = run.records[0]
-    steps = min(_STEPS, records.steps // 2) or 1
+    steps = min(TIMED_STEPS, records.steps // 2) or 1
     seconds = []
     for count in (steps, steps, 2 * steps):  # The first one traces the graph. The start of a run takes time, too.
         began = time.monotonic()

@@ -18,7 +18,7 @@ from keras_bert.runs import (
 from research.rivals.pretraining import LanguageModelObjective, NewLanguageModel
 
 _LOG = logging.getLogger("keras_bert")
-_PARTS = 10  # Snapshots of a pre-training.
+SNAPSHOTS = 10  # Of a pre-training.
 
 
 class PretrainedModels:
@@ -35,9 +35,9 @@ class PretrainedModels:
     def check_shares(self):
         """Raises if no snapshot is at the shares of the steps that rows start from."""
         steps = self._scale.steps
-        if steps % _PARTS and any(row.share < 1 for row in self._definition.rows):
+        if steps % SNAPSHOTS and any(row.share < 1 for row in self._definition.rows):
             raise ValueError(
-                f"--phases: rows with a share of the steps need a number of steps that {_PARTS} divides. "
+                f"--phases: rows with a share of the steps need a number of steps that {SNAPSHOTS} divides. "
                 f"Received: {steps}"
             )
 
@@ -72,7 +72,7 @@ class PretrainedModels:
             learning_rate=self._scale.learning_rate,
             warmup=self._scale.warmup,
             precision=self._precision,
-            save_every=max(1, self._scale.steps // _PARTS),
+            save_every=max(1, self._scale.steps // SNAPSHOTS),
         )
         lengths = sorted({phase["length"] for phase in phases})
         sources = [self._data.records(length, recipe.special_tokens) for length in lengths]

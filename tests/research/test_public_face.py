@@ -12,36 +12,70 @@ from tests import documents
 from tests.documents import ROOT
 from tests.test_face import public_names
 
-PUBLIC = {f"keras_bert.{name}" for name in public_names()}
-PUBLIC |= {f"pipelines.{module}" for module in (*pipelines.__all__, *commands())}
-PUBLIC |= {
-    f"pipelines.{module}.{name}"
-    for module in pipelines.__all__
-    for name in importlib.import_module(f"pipelines.{module}").__all__
-}
-PUBLIC |= {f"pipelines.{command}.{name}" for command in commands() for name in ("Arguments", "check", "main")}
+
+def exported_names(module):
+    """Returns the names that a module of `pipelines` exports."""
+    names = importlib.import_module(f"pipelines.{module}").__all__
+    return [f"pipelines.{module}.{name}" for name in names]
+
+
+def all_public_names():
+    """Returns the public names of the package and of its commands, with their modules."""
+    names = {f"keras_bert.{name}" for name in public_names()}
+    for module in pipelines.__all__:
+        names.add(f"pipelines.{module}")
+        names.update(exported_names(module))
+    for command in commands():
+        names.add(f"pipelines.{command}")
+        for name in ("Arguments", "check", "main"):
+            names.add(f"pipelines.{command}.{name}")
+    return names
+
+
+PUBLIC = all_public_names()
 PUBLIC_MODULES = {name.rpartition(".")[0] for name in PUBLIC} - {"keras_bert", "pipelines"}
+
+
+def imports(tree):
+    """Returns the names that a file imports, and the imported modules by their names in the file."""
+    names = set()
+    modules = {"keras_bert": "keras_bert"}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom):
+            for part in node.names:
+                place = f"{node.module}.{part.name}"
+                names.add(place)
+                if place in PUBLIC_MODULES:
+                    modules[part.asname or part.name] = place
+        elif isinstance(node, ast.Import):
+            for part in node.names:
+                if "." in part.name:
+                    names.add(part.name)
+    return names, modules
+
+
+def attributes(tree, modules):
+    """Returns the names that a file takes from imported modules, such as `keras_bert.tasks.Start`."""
+    names = set()
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Attribute):
+            continue
+        text = ast.unparse(node)
+        if not re.fullmatch(r"[\w.]+", text):
+            continue
+        first, *parts = text.split(".")
+        place = modules.get(first)
+        while parts and place in {"keras_bert", *PUBLIC_MODULES}:
+            place = f"{place}.{parts.pop(0)}"
+            names.add(place)
+    return names
 
 
 def used(source):
     """Returns the names of the package that a file imports, and those that it takes from imported modules."""
     tree = ast.parse(source)
-    names = set()
-    modules = {"keras_bert": "keras_bert"}
-    for node in ast.walk(tree):
-        if isinstance(node, ast.ImportFrom):
-            found = {part.asname or part.name: f"{node.module}.{part.name}" for part in node.names}
-            names |= set(found.values())
-            modules |= {name: place for name, place in found.items() if place in PUBLIC_MODULES}
-        elif isinstance(node, ast.Import):
-            names |= {part.name for part in node.names if "." in part.name}
-    for node in ast.walk(tree):
-        text = ast.unparse(node) if isinstance(node, ast.Attribute) else ""
-        first, *parts = text.split(".") if re.fullmatch(r"[\w.]+", text) else [""]
-        place = modules.get(first)
-        while parts and place in {"keras_bert", *PUBLIC_MODULES}:
-            place = f"{place}.{parts.pop(0)}"
-            names.add(place)
+    names, modules = imports(tree)
+    names |= attributes(tree, modules)
     return {name for name in names if name.startswith(("keras_bert.", "pipelines."))}
 
 
@@ -76,5 +110,5 @@ def test_the_guide_names_what_commands_of_ones_own_use():
     page = (ROOT / "docs" / "guides" / "commands.md").read_text(encoding="utf-8")
     section = page.partition("## A command of your own")[2].partition("\n## ")[0]
     for module in pipelines.__all__:
-        for name in importlib.import_module(f"pipelines.{module}").__all__:
-            assert f"`{module}.{name}`" in section
+        for name in exported_names(module):
+            assert f"`{name.removeprefix('pipelines.')}`" in section

@@ -18,10 +18,14 @@ PIECES = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcdefgh")
 NAMES = {"bilm": "bilm_H-4", "bilstm": "bilstm_H-4_L-1_E-6", "bidaf": "bidaf_H-4_E-6"}
 
 
-def build(kind, features=False, dtype=None, **options):
-    language_model = build_rival(named_rival("bilm_H-4_L-1", len(PIECES)), dtype=dtype) if features else None
-    options = {"num_classes": 3, **options} if kind == "bilstm" else options
-    return build_rival(named_rival(NAMES[kind], len(PIECES)), language_model=language_model, dtype=dtype, **options)
+def build(kind, features=False, **options):
+    """Returns a new model, with the states of a language model as features or without."""
+    if kind == "bilstm":
+        options.setdefault("num_classes", 3)
+    if features:
+        language_model = named_rival("bilm_H-4_L-1", len(PIECES))
+        options["language_model"] = build_rival(language_model)
+    return build_rival(named_rival(NAMES[kind], len(PIECES)), **options)
 
 
 @pytest.fixture(scope="module")
@@ -46,43 +50,63 @@ def rows():
 
 
 def outputs(model, rows):
-    found = model({name: rows[name] for name in model.input})
-    return {name: value for name, value in found.items() if name != "hidden_states"}
+    """Returns the outputs of a model but the hidden states."""
+    tensors = model({name: rows[name] for name in model.input})
+    return {name: to_numpy(value) for name, value in tensors.items() if name != "hidden_states"}
 
 
-def assert_same(found, model):
-    """Compares weights and descriptions, which specify the whole graph."""
-    described, expected = (dataclasses.replace(keras_bert.describe(each), layers={}) for each in (found, model))
-    assert described == expected
-    weights = {weight.path: to_numpy(weight) for weight in found.weights}
-    assert weights.keys() == {weight.path for weight in model.weights}
-    for weight in model.weights:
-        np.testing.assert_array_equal(weights[weight.path], to_numpy(weight), err_msg=weight.path)
+def graph(model):
+    """Returns the description of a model, which specifies the whole graph."""
+    return dataclasses.replace(keras_bert.describe(model), layers={})
+
+
+def weights(model):
+    return {weight.path: to_numpy(weight) for weight in model.weights}
+
+
+def assert_same(model, expected):
+    """Compares weights and descriptions."""
+    assert graph(model) == graph(expected)
+    found = weights(model)
+    assert found.keys() == weights(expected).keys()
+    for path, value in weights(expected).items():
+        np.testing.assert_array_equal(found[path], value, err_msg=path)
 
 
 @pytest.mark.parametrize(
-    ("kind", "features", "facts"),
+    ("kind", "options", "facts"),
     [
-        ("bilstm", False, {"labels": ["no", "so", "yes"], "task": "mine", "pair": False, "sequence_length": 9}),
-        ("bidaf", True, {"task": "squad", "null_threshold": -1.5}),
-        ("bilm", False, {}),
+        (
+            "bilstm",
+            {"pair": False},
+            {"labels": ["no", "so", "yes"], "task": "mine", "pair": False, "sequence_length": 9},
+        ),
+        ("bidaf", {"features": True}, {"task": "squad", "null_threshold": -1.5}),
+        ("bilm", {}, {}),
     ],
 )
-def test_saved_models_load_with_their_facts(tmp_path, kind, features, facts):
-    model = build(kind, features, **({"pair": False} if kind == "bilstm" else {}))
+def test_saved_models_load_with_their_facts(tmp_path, kind, options, facts):
+    model = build(kind, **options)
     keras_bert.save(model, tmp_path, PIECES, lowercase=False, **facts)
     bert = rivals.load(tmp_path)
-    assert (bert.vocabulary.pieces, bert.lowercase) == (PIECES, False)
+    assert bert.vocabulary.pieces == PIECES
+    assert bert.lowercase is False
     assert {name: getattr(bert, name) for name in facts} == facts
     assert bert.config == keras_bert.describe(model).config
     assert_same(bert.model(), model)
-    if kind == "bilm":
-        keras_bert.save(bert.model(), tmp_path / "again", bert.vocabulary)
-        assert rivals.load(tmp_path / "again" / "model.keras").config == bert.config
-    elif kind == "bilstm":
-        edit(tmp_path / "config.json", labels=["no", "yes", "yes"])
-        with pytest.raises(ValueError, match="config.json: `labels` must be 3 different names, in the order of the lo"):
-            rivals.load(tmp_path)
+
+
+def test_a_loaded_model_is_saved_again(bilm, tmp_path):
+    bert = rivals.load(bilm)
+    keras_bert.save(bert.model(), tmp_path / "again", bert.vocabulary)
+    assert rivals.load(tmp_path / "again" / "model.keras").config == bert.config
+
+
+def test_labels_that_are_not_different(tmp_path):
+    keras_bert.save(build("bilstm"), tmp_path, PIECES)
+    edit(tmp_path / "config.json", labels=["no", "yes", "yes"])
+    with pytest.raises(ValueError, match="config.json: `labels` must be 3 different names"):
+        rivals.load(tmp_path)
 
 
 def test_dtypes(tmp_path, rows):
@@ -91,27 +115,32 @@ def test_dtypes(tmp_path, rows):
     keras_bert.save(model, tmp_path, PIECES)
     exact = rivals.load(tmp_path).model()
     narrow = rivals.load(tmp_path, dtype="mixed_bfloat16").model()
-    assert [keras_bert.describe(each).dtype for each in (exact, narrow)] == ["float32", "mixed_bfloat16"]
+    assert keras_bert.describe(exact).dtype == "float32"
+    assert keras_bert.describe(narrow).dtype == "mixed_bfloat16"
     assert_same(narrow, model)
     few = {name: value[:, :3] for name, value in rows.items()}
     computed = outputs(narrow, few)
     for name, value in outputs(exact, few).items():
-        np.testing.assert_allclose(to_numpy(computed[name]), to_numpy(value), rtol=0.05, atol=0.02)
+        np.testing.assert_allclose(computed[name], value, rtol=0.05, atol=0.02)
+
+
+def test_a_language_model_in_16_bits(rows):
     language_model = build_bilm(13, width=4, dtype="bfloat16")
-    assert np.isfinite(to_numpy(outputs(language_model, few)["mlm_logits"])).all()
+    assert np.isfinite(outputs(language_model, rows)["mlm_logits"]).all()
 
 
 def test_trained_weights_stay_below_a_new_head(tmp_path, caplog):
     keras_bert.save(build("bilstm", features=True), tmp_path, PIECES)
     bert = rivals.load(tmp_path)
-    found = bert.classifier(5)
-    old = {weight.path: to_numpy(weight) for weight in bert.model().weights}
-    for weight in found.weights:
-        same = weight.path in old and old[weight.path].shape == weight.shape
-        assert same == (not weight.path.startswith("classifier"))
-        if same:
-            np.testing.assert_array_equal(to_numpy(weight), old[weight.path])
-    assert found.output["logits"].shape == (None, 5)
+    old = weights(bert.model())
+    model = bert.classifier(5)
+    for path, value in weights(model).items():
+        is_new = path.startswith("classifier")
+        is_trained = path in old and old[path].shape == value.shape
+        assert is_trained != is_new
+        if is_trained:
+            np.testing.assert_array_equal(value, old[path])
+    assert model.output["logits"].shape == (None, 5)
     single = bert.classifier(2, pair=False)  # Without attention between two texts.
     assert keras_bert.describe(single).pair is False
     assert "has no weights for hidden: they are new" in caplog.text
@@ -129,28 +158,21 @@ def test_a_language_model_lends_its_vocabulary_and_weights(bilm, language_model)
             np.testing.assert_array_equal(to_numpy(found), to_numpy(weight))
 
 
-def test_facts_of_a_new_model(tmp_path):
-    """The vocabulary and the language model."""
-    facts = [rivals.load("bilstm_H-4", vocabulary=[*PIECES, *more]).identity for more in ("ij", "ji")]
-    assert differences(*facts) == ["the vocabulary"]
-    facts.clear()
-    for count in (2, 1):
-        keras_bert.save(build("bilm"), tmp_path / "bilm", PIECES)
-        options = {"language_model": tmp_path / "bilm"}
-        facts += [rivals.load("bilstm_H-4", **options).identity for _ in range(count)]
-    assert [differences(facts[0], other) for other in facts] == [[], [], ["the weights"]]
+def test_the_vocabulary_of_a_new_model_is_one_of_its_facts():
+    first = rivals.load("bilstm_H-4", vocabulary=[*PIECES, "i", "j"]).identity
+    second = rivals.load("bilstm_H-4", vocabulary=[*PIECES, "j", "i"]).identity
+    assert differences(first, second) == ["the vocabulary"]
 
 
-def test_names():
-    assert dataclasses.astuple(named_rival("bilstm", 7))[1:5] == (7, 1500, 2, 300)  # GLUE's baseline.
-    sizes = named_rival("bilstm_H-256_L-1_E-100", 7)
-    assert (sizes.width, sizes.num_layers, sizes.embedding_size) == (256, 1, 100)
-    assert named_rival("bilm_H-8", 7).embedding_size == 8
-    assert [named_rival(name, 7) for name in ("bilstm_", "bidaf_H256", "bert", "L-2_H-4")] == [None] * 4
-    with pytest.raises(ValueError, match="bidaf_L-2: bidaf has no num_layers. Expected sizes H, E"):
-        named_rival("bidaf_L-2", 7)
-    with pytest.raises(ValueError, match="bilstm_H-4_H-8: each size must be given once. Received: H, H"):
-        named_rival("bilstm_H-4_H-8", 7)
+def test_the_language_model_of_a_new_model_is_one_of_its_facts(tmp_path):
+    def facts():
+        return rivals.load("bilstm_H-4", language_model=tmp_path).identity
+
+    keras_bert.save(build("bilm"), tmp_path, PIECES)
+    first = facts()
+    assert differences(first, facts()) == []
+    keras_bert.save(build("bilm"), tmp_path, PIECES)
+    assert differences(first, facts()) == ["the weights"]
 
 
 def test_frozen_states_are_those_of_the_language_model(rows):
@@ -161,43 +183,90 @@ def test_frozen_states_are_those_of_the_language_model(rows):
         np.testing.assert_allclose(to_numpy(state), to_numpy(expected), atol=1e-6)
 
 
-@pytest.mark.tensorflow
-def test_mistakes(bilm, language_model, tmp_path):
-    keras_bert.save(build("bilstm"), tmp_path / "bilstm", PIECES)
-    load = rivals.load
-    save = keras_bert.save
-    export = keras_bert.export
-    bert = load(bilm)
-    other = load("bilstm_H-4", vocabulary=PIECES)
-    changed = build("bidaf")
-    start = keras.layers.Activation("relu")(changed.output["start_logits"])
-    changed = keras.Model(changed.input, {**changed.output, "start_logits": start}, name="bidaf")
-    for call, message in (
-        (lambda: load("bilstm"), "bilstm is a new model without a vocabulary, to be trained by run_glue"),
-        (lambda: load("bert", vocabulary=PIECES), "bert: no such model"),
-        (lambda: load("elmo"), "elmo: no such model. Models without BERT are named bilstm"),
-        (lambda: keras_bert.load("bilstm_H-4"), "bilstm_H-4 is not a BERT: research.rivals.load opens it"),
-        (lambda: keras_bert.load(bilm), "bilm is not a BERT: research.rivals.load opens it"),
-        (lambda: keras_bert.load(bilm / "model.keras"), "model.keras is not a BERT: research.rivals.load opens"),
-        (lambda: load(bilm, lowercase=True), "`lowercase` is for new models, such as bilstm"),
-        (lambda: load("bilstm", language_model=tmp_path / "bilstm"), "must be a trained model of kind bilm"),
-        (lambda: load("bilstm", language_model=bilm, vocabulary=PIECES[:-1]), "`vocabulary` must be that of `language"),
-        (lambda: bert.predict("a b"), "answers no texts. A bilm serves as `language_model` .--language_model"),
-        (lambda: bert.encode("a b"), "is not a BERT and has no 'encode'. A bilm serves as"),
-        (lambda: build_bidaf(13, language_model=bert), "must be a model from build_bilm; of what"),
-        (lambda: build_bidaf(14, language_model=bert.model()), "the same vocabulary. Received: vocab_"),
-        (lambda: bert.classifier(2), "classification needs a bilstm, with this model as `language_model`. Received: a"),
-        (lambda: other.span_labeler(), "question answering needs a bidaf. Received: a bilstm"),
-        (lambda: other.classifier(2, multi_label=True), "several labels per text need a BERT model"),
-        (lambda: other.model(), "bilstm_H-4 has no weights. Build a model with `classifier` or `span_labeler`"),
-        (lambda: save(language_model, tmp_path / "google", PIECES, format="google"), "is saved with format='keras'"),
-        (lambda: export(language_model, bert.preprocessor(8), tmp_path / "1"), "answers no texts: export the model"),
-        (lambda: save(language_model, tmp_path / "more", (*PIECES, "i")), "more than the token table's"),
-        (lambda: build_bilm(13, num_layers=0), "`num_layers` must be at least 1"),
-        (lambda: rivals.describe(changed), "must come from build_bilm, build_bilstm_classifier or build"),
-        (lambda: keras_bert.describe(changed), "A bidaf that Keras loaded: pass it to research.rivals.describe f"),
-    ):
-        with pytest.raises(ValueError, match=message):
-            call()
+@pytest.mark.parametrize(
+    ("name", "options", "message"),
+    [
+        ("bilstm", {}, "bilstm is a new model without a vocabulary, to be trained by run_glue"),
+        ("bert", {"vocabulary": PIECES}, "bert: no such model"),
+        ("elmo", {}, "elmo: no such model. Models without BERT are named bilstm"),
+        ("{bilm}", {"lowercase": True}, "`lowercase` is for new models, such as bilstm"),
+        (
+            "bilstm",
+            {"language_model": "{bilm}", "vocabulary": PIECES[:-1]},
+            "`vocabulary` must be that of `language",
+        ),
+    ],
+)
+def test_models_that_cannot_be_loaded(bilm, name, options, message):
+    if "language_model" in options:
+        options = options | {"language_model": bilm}
+    with pytest.raises(ValueError, match=message):
+        rivals.load(name.format(bilm=bilm), **options)
+
+
+def test_a_language_model_of_another_kind(tmp_path):
+    keras_bert.save(build("bilstm"), tmp_path, PIECES)
+    with pytest.raises(ValueError, match="must be a trained model of kind bilm"):
+        rivals.load("bilstm", language_model=tmp_path)
+
+
+@pytest.mark.parametrize("name", ["bilstm_H-4", "{bilm}", "{bilm}/model.keras"])
+def test_keras_bert_loads_no_rival(bilm, name):
+    with pytest.raises(ValueError, match="is not a BERT: research.rivals.load opens"):
+        keras_bert.load(name.format(bilm=bilm))
+
+
+def test_a_language_model_answers_no_texts(bilm):
+    bert = rivals.load(bilm)
+    with pytest.raises(ValueError, match="answers no texts. A bilm serves as `language_model`"):
+        bert.predict("a b")
+    with pytest.raises(ValueError, match="has no 'encode'"):
+        bert.encode("a b")
     with pytest.raises(AttributeError, match="is not a BERT and has no 'encoder'"):
         _ = bert.encoder
+
+
+def test_a_language_model_is_the_start_of_others_only(bilm):
+    bert = rivals.load(bilm)
+    with pytest.raises(ValueError, match="classification needs a bilstm, with this model as"):
+        bert.classifier(2)
+    with pytest.raises(ValueError, match="must be a model from build_bilm"):
+        build_bidaf(13, language_model=bert)
+    with pytest.raises(ValueError, match="the same vocabulary. Received: vocab_"):
+        build_bidaf(14, language_model=bert.model())
+
+
+def test_a_new_classifier():
+    bert = rivals.load("bilstm_H-4", vocabulary=PIECES)
+    with pytest.raises(ValueError, match="question answering needs a bidaf"):
+        bert.span_labeler()
+    with pytest.raises(ValueError, match="several labels per text need a BERT model"):
+        bert.classifier(2, multi_label=True)
+    with pytest.raises(ValueError, match="bilstm_H-4 has no weights. Build a model with"):
+        bert.model()
+
+
+def test_forms_that_a_language_model_does_not_have(language_model, tmp_path):
+    with pytest.raises(ValueError, match="is saved with format='keras'"):
+        keras_bert.save(language_model, tmp_path / "google", PIECES, format="google")
+    with pytest.raises(ValueError, match="more than the token table's"):
+        keras_bert.save(language_model, tmp_path / "more", (*PIECES, "i"))
+    with pytest.raises(ValueError, match="`num_layers` must be at least 1"):
+        build_bilm(13, num_layers=0)
+
+
+@pytest.mark.tensorflow
+def test_a_language_model_is_not_exported(language_model, bilm, tmp_path):
+    preprocessor = rivals.load(bilm).preprocessor(8)
+    with pytest.raises(ValueError, match="answers no texts: export the model"):
+        keras_bert.export(language_model, preprocessor, tmp_path / "1")
+
+
+def test_changed_models():
+    model = build("bidaf")
+    start = keras.layers.Activation("relu")(model.output["start_logits"])
+    changed = keras.Model(model.input, model.output | {"start_logits": start}, name="bidaf")
+    with pytest.raises(ValueError, match="must come from build_bilm, build_bilstm_classifier or"):
+        rivals.describe(changed)
+    with pytest.raises(ValueError, match="A bidaf that Keras loaded: pass it to research.rivals"):
+        keras_bert.describe(changed)

@@ -3,12 +3,10 @@
 import keras
 import numpy as np
 import pytest
-import scipy.special
 
-from research.rivals import layers
 from research.rivals.models import build_bidaf, build_bilm, build_bilstm_classifier
 from tests.conftest import to_numpy
-from tests.research.feature_tagging.test_head import lstm
+from tests.research.formulas import lstm
 
 
 @pytest.fixture(scope="module")
@@ -23,117 +21,82 @@ def language_model():
 @pytest.fixture(scope="module")
 def outputs(language_model, batch):
     """The outputs of the language model for `batch`."""
-    return keras.tree.map_structure(to_numpy, language_model(_ids(batch)))
+    inputs = {name: batch[name] for name in ("token_ids", "padding_mask")}
+    return keras.tree.map_structure(to_numpy, language_model(inputs))
 
 
-def test_the_language_model_equals_its_formula(language_model, outputs, batch):
-    found = {layer.name: layer for layer in language_model.layers}
-    table = to_numpy(found["token_embedding"].embeddings)
-    bias = to_numpy(found["softmax_bias"].bias)
-    for row, length in enumerate(batch["padding_mask"].sum(1)):
-        directions = []
-        for name, turn in (("forward", slice(None)), ("backward", slice(None, None, -1))):
-            states = [table[batch["token_ids"][row, :length]][turn]]
-            for index in range(2):
-                part = getattr(found[f"lstm_{index}"], name)
-                state = lstm(states[-1], *part.get_weights()[:3])
-                states.append(states[-1] + state if index else state)
-            directions.append([state[turn] for state in states])
-        for index, states in enumerate(zip(*directions, strict=True)):
-            expected = np.concatenate(states, -1)
-            np.testing.assert_allclose(outputs["hidden_states"][index][row, :length], expected, atol=1e-5)
-        left = directions[0][-1][:-1] @ table.T + bias
-        right = directions[1][-1][1:] @ table.T + bias
-        logits = outputs["mlm_logits"][row]
-        places = batch["padding_mask"].shape[1] - 1
-        np.testing.assert_allclose(logits[: length - 1], left, atol=1e-4)
-        np.testing.assert_allclose(logits[places : places + length - 1], right, atol=1e-4)
+def states_of(model, direction, vectors):
+    """Returns the states of a direction from the embeddings to the last layer, for a row without padding."""
+    states = [vectors]
+    for index in range(2):
+        layer = getattr(model.get_layer(f"lstm_{index}"), direction)
+        state = lstm(states[-1], *layer.get_weights()[:3])
+        if index:
+            state = states[-1] + state
+        states.append(state)
+    return states
 
 
-def _ids(batch):
-    return {name: batch[name] for name in ("token_ids", "padding_mask")}
+@pytest.mark.parametrize("row", [0, 1, 2])
+def test_the_language_model_equals_its_formula(language_model, outputs, batch, row):
+    length = batch["padding_mask"][row].sum()
+    table = to_numpy(language_model.get_layer("token_embedding").embeddings)
+    bias = to_numpy(language_model.get_layer("softmax_bias").bias)
+    vectors = table[batch["token_ids"][row, :length]]
+    forward = states_of(language_model, "forward", vectors)
+    backward = states_of(language_model, "backward", vectors[::-1])
+    for index, (left, right) in enumerate(zip(forward, backward, strict=True)):
+        expected = np.concatenate([left, right[::-1]], -1)
+        found = outputs["hidden_states"][index][row, :length]
+        np.testing.assert_allclose(found, expected, atol=1e-5)
+    # The next tokens, then the previous ones.
+    logits = outputs["mlm_logits"][row]
+    places = batch["padding_mask"].shape[1] - 1
+    next_tokens = forward[-1][:-1] @ table.T + bias
+    previous = backward[-1][::-1][1:] @ table.T + bias
+    np.testing.assert_allclose(logits[: length - 1], next_tokens, atol=1e-4)
+    np.testing.assert_allclose(logits[places : places + length - 1], previous, atol=1e-4)
 
 
-@pytest.mark.parametrize(("classes", "features"), [({"pair": False}, False), ({"pair": True}, False), (None, True)])
-def test_padding_changes_nothing(language_model, classes, features):
-    """The second text of the last row is empty."""
-    sizes = {"embedding_size": 8, "width": 6, "language_model": language_model if features else None}
-    model = build_bilstm_classifier(50, 3, **classes, **sizes) if classes else build_bidaf(50, **sizes)
+@pytest.fixture(scope="module")
+def padded():
+    """Rows of lengths 5, 4 and 2; the second text of the last one is empty."""
     places = np.arange(5)
     mask = (places < np.array([[5], [4], [2]])).astype("int32")
     ids = np.random.default_rng(0).integers(5, 50, (3, 5)).astype("int32")
-    inputs = {"token_ids": ids * mask, "segment_ids": (places >= 2) * mask, "padding_mask": mask}
-    rows = model(inputs)
+    return {
+        "token_ids": ids * mask,
+        "segment_ids": (places >= 2) * mask,
+        "padding_mask": mask,
+    }
+
+
+def row_alone(inputs, row):
+    """Returns the inputs of a row without padding."""
+    length = inputs["padding_mask"][row].sum()
+    return {name: value[row : row + 1, :length] for name, value in inputs.items()}
+
+
+@pytest.mark.parametrize("pair", [False, True])
+def test_padding_changes_nothing_in_a_bilstm(padded, pair):
+    model = build_bilstm_classifier(50, 3, pair=pair, embedding_size=8, width=6)
+    logits = to_numpy(model(padded)["logits"])
+    for row in (1, 2):
+        alone = to_numpy(model(row_alone(padded, row))["logits"])
+        np.testing.assert_allclose(alone[0], logits[row], atol=1e-5)
+
+
+def test_padding_changes_nothing_in_bidaf(language_model, padded):
+    model = build_bidaf(50, embedding_size=8, width=6, language_model=language_model)
+    outputs = model(padded)
     for row, length in ((1, 4), (2, 2)):
-        alone = model({part: value[row : row + 1, :length] for part, value in inputs.items()})
-        for output, value in alone.items():
-            expected = to_numpy(rows[output])[row]
-            expected = expected if classes else expected[:length]
+        for name, value in model(row_alone(padded, row)).items():
+            expected = to_numpy(outputs[name])[row, :length]
             np.testing.assert_allclose(to_numpy(value)[0], expected, atol=1e-5)
+
+
+def test_a_language_model_below_is_not_trained(language_model):
+    model = build_bidaf(50, embedding_size=8, width=6, language_model=language_model)
     trained = {weight.path for weight in model.trainable_weights}
-    assert not trained & {weight.path for weight in language_model.weights}
-    assert any("weighted_sum" in path for path in trained) == features
-
-
-def test_the_parts_of_a_pair(batch):
-    ids, mask, other, other_mask = map(to_numpy, layers.SplitPair()(*batch.values()))
-    for row, (tokens, segments, real) in enumerate(zip(*batch.values(), strict=True)):
-        for part, (found, found_mask) in enumerate(((ids, mask), (other, other_mask))):
-            expected = tokens[(segments == part) & (real == 1)]
-            assert found[row].tolist() == [*expected, *[0] * (12 - len(expected))]
-            assert found_mask[row].tolist() == [1] * len(expected) + [0] * (12 - len(expected))
-
-
-def test_logits_move_back_to_the_second_part(batch):
-    layer = layers.JoinLogits()
-    logits = np.arange(36, dtype="float32").reshape(3, 12) + 1
-    found = to_numpy(layer(logits, batch["segment_ids"], batch["padding_mask"]))
-    layer.set_weights([np.array([0.5])])
-    found = to_numpy(layer(logits, batch["segment_ids"], batch["padding_mask"]))
-    for row, length in enumerate(batch["padding_mask"].sum(1)):
-        probabilities = scipy.special.softmax(found[row])
-        assert found[row, 0] == 0.5
-        assert found[row, 4:length].tolist() == logits[row, : max(length - 4, 0)].tolist()
-        assert (probabilities[1:4] == 0).all()
-        assert (probabilities[length:] == 0).all()
-
-
-def test_attention_between_parts():
-    rng = np.random.default_rng(0)
-    states, others = rng.normal(size=(2, 3, 4)).astype("float32"), rng.normal(size=(2, 5, 4)).astype("float32")
-    mask = np.array([[1, 1, 1, 0, 0], [0, 0, 0, 0, 0]])
-    found = to_numpy(layers.PairAttention()(states, others, mask))
-    weights = scipy.special.softmax(states[0] @ others[0, :3].T, axis=-1)
-    np.testing.assert_allclose(found[0], weights @ others[0, :3], atol=1e-6)
-    assert (found[1] == 0).all()
-    pooled = to_numpy(layers.MaskedMax()(others, mask))
-    np.testing.assert_array_equal(pooled, [others[0, :3].max(0), np.zeros(4)])
-
-
-def test_attention_flow_equals_its_formula():
-    rng = np.random.default_rng(0)
-    layer = layers.AttentionFlow()
-    context, question = (rng.normal(size=(2, length, 4)).astype("float32") for length in (5, 3))
-    masks = np.array([[1, 1, 1, 1, 1], [1, 1, 1, 0, 0]]), np.array([[1, 1, 1], [1, 1, 0]])
-    layer.build(context.shape)
-    layer.set_weights([rng.normal(size=(3, 4))])
-    found = to_numpy(layer(context, question, *masks))
-    vector = layer.get_weights()[0].ravel()
-    for row, (length, asked) in enumerate(zip(masks[0].sum(1), masks[1].sum(1), strict=True)):
-        h, u = context[row, :length], question[row, :asked]
-        # Seo et al., equations 1 to 4.
-        s = np.array([[vector @ np.concatenate([one, other, one * other]) for other in u] for one in h])
-        attended = scipy.special.softmax(s, axis=1) @ u
-        summary = scipy.special.softmax(s.max(1)) @ h
-        expected = np.concatenate([h, attended, h * attended, h * summary], axis=1)
-        np.testing.assert_allclose(found[row, :length], expected, atol=1e-5)
-    assert np.isfinite(found).all()
-
-
-def test_a_highway_layer():
-    layer = layers.Highway(3)
-    inputs = np.array([[1.0, -2.0, 3.0]], "float32")
-    layer.build((None, 3))
-    layer.set_weights([np.eye(3), np.zeros(3), np.zeros((3, 3)), np.log([1.0, 1.0, 3.0])])
-    # The gates are 1/2, 1/2 and 3/4; ReLU removes the negative number.
-    np.testing.assert_allclose(to_numpy(layer(inputs)), [[1, -1, 3]], rtol=1e-6)
+    assert trained.isdisjoint(weight.path for weight in language_model.weights)
+    assert any("weighted_sum" in path for path in trained)
