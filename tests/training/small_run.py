@@ -28,13 +28,16 @@ def data(batch_size=8):
         "padding_mask": mask,
         "mask_positions": rng.integers(0, 4, (ROWS, MASKED)).astype("int32"),
     }
+    labels = rng.integers(5, 50, (ROWS, MASKED)).astype("int32")
+    counts = rng.integers(0, MASKED + 1, ROWS)
     targets = {
-        "mask_labels": rng.integers(5, 50, (ROWS, MASKED)).astype("int32"),
-        "mask_weights": (np.arange(MASKED) < rng.integers(0, MASKED + 1, ROWS)[:, None]).astype("float32"),
+        "mask_labels": labels,
+        "mask_weights": (np.arange(MASKED) < counts[:, None]).astype("float32"),
         "next_sentence_labels": rng.integers(0, 2, ROWS).astype("int32"),
     }
-    ragged = {name: tf.RaggedTensor.from_tensor(inputs.pop(name), lengths) for name in list(inputs)[:3]}
-    return Batches({**ragged, **inputs}, targets, batch_size=batch_size, boundaries=[8, LENGTH])
+    for name in ("token_ids", "segment_ids", "padding_mask"):
+        inputs[name] = tf.RaggedTensor.from_tensor(inputs[name], lengths)
+    return Batches(inputs, targets, batch_size=batch_size, boundaries=[8, LENGTH])
 
 
 def trainer(directory=None, strategy=None, dtype=None, **options):
@@ -81,11 +84,12 @@ def fit(run):
 
 def metrics(directory, kind=None):
     """Returns metrics.jsonl without the numbers that depend on speed."""
-    lines = [json.loads(line) for line in (directory / "metrics.jsonl").read_text().splitlines()]
-    lines = [line for line in lines if kind in (None, line["kind"])]
-    for line in lines:
+    lines = []
+    for text in (directory / "metrics.jsonl").read_text().splitlines():
+        line = json.loads(text)
         line.pop("time", None)
-        line.pop("kind")
+        if line.pop("kind") == kind or kind is None:
+            lines.append(line)
     return lines
 
 
@@ -97,28 +101,30 @@ def arrays(*numbers):
     """Inputs and targets of batches of two rows; the targets of a batch are one of `numbers`."""
     rng = np.random.default_rng(numbers[0])
     inputs = {"x": rng.normal(size=(len(numbers), 2, 3)).astype("float32")}
-    return inputs, np.repeat(np.array(numbers, "float32")[:, None], 2, 1)
+    targets = np.array(numbers, "float32")[:, None]
+    return inputs, np.repeat(targets, 2, 1)
 
 
 def numbered(*numbers):
     return Stream(tf.data.Dataset.from_tensor_slices(arrays(*numbers)))
 
 
-def linear(directory=None, learning_rate=0.1, classes=1, dtype=None, total=8, dropout=0.0, **options):
+def linear(directory=None, learning_rate=0.1, classes=1, dtype=None, total=8, dropout=0.0, loss=None, **options):
     """A linear model. The logs contain the number of each batch and its loss; warm-up takes 3 of 8 steps."""
     keras.utils.set_random_seed(3)
+    warmup_steps = 3
+    if callable(learning_rate):  # A schedule.
+        warmup_steps = 0
 
     def model():
         x = keras.Input((3,), name="x")
         dropped = keras_bert.layers.Dropout(dropout)(x)
-        return keras.Model({"x": x}, {"logits": keras.layers.Dense(classes, name="linear", dtype=dtype)(dropped)})
+        dense = keras.layers.Dense(classes, name="linear", dtype=dtype)
+        return keras.Model({"x": x}, {"logits": dense(dropped)})
 
-    return Trainer(
-        model,
-        lambda model: keras_bert.create_optimizer(
-            model, learning_rate, total, warmup_steps=0 if callable(learning_rate) else 3
-        ),
-        options.pop("loss", [regression_loss(), Loss("number", lambda targets, outputs: targets)]),
-        directory=directory,
-        **options,
-    )
+    def optimizer(model):
+        return keras_bert.create_optimizer(model, learning_rate, total, warmup_steps=warmup_steps)
+
+    if loss is None:
+        loss = [regression_loss(), Loss("number", lambda targets, outputs: targets)]
+    return Trainer(model, optimizer, loss, directory=directory, **options)

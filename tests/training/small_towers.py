@@ -1,5 +1,7 @@
 """Small training runs of a model with a tower for queries and one for passages."""
 
+from typing import NamedTuple
+
 import keras
 import numpy as np
 import tensorflow as tf
@@ -20,15 +22,18 @@ def data(batch_size, **options):
     rng = np.random.default_rng(1)
     inputs = {}
     present = rng.integers(0, 2, (ROWS, PASSAGES)) | [1, 1, 0]
-    for tower, shape in (("query", (ROWS,)), ("passage", (ROWS, PASSAGES))):
-        lengths = rng.integers(2, LONGEST[tower] + 1, shape) * (present if tower == "passage" else 1)
-        flat = lengths.reshape(-1)
-        ragged = tf.RaggedTensor.from_row_lengths(rng.integers(5, 50, flat.sum(), "int32"), flat)
-        is_pair = tower == "passage"
-        inputs[f"{tower}_token_ids"] = tf.RaggedTensor.from_uniform_row_length(ragged, PASSAGES) if is_pair else ragged
+    query_lengths = rng.integers(2, LONGEST["query"] + 1, ROWS)
+    inputs["query_token_ids"] = random_ids(rng, query_lengths)
+    passage_lengths = rng.integers(2, LONGEST["passage"] + 1, (ROWS, PASSAGES)) * present
+    passages = random_ids(rng, passage_lengths.reshape(-1))
+    inputs["passage_token_ids"] = tf.RaggedTensor.from_uniform_row_length(passages, PASSAGES)
     passage_ids = np.where(present, rng.integers(0, 30, (ROWS, PASSAGES)), -1).astype("int32")
     targets = {"query_ids": np.arange(ROWS, dtype="int32"), "passage_ids": passage_ids}
     return TowerBatches(inputs, targets, batch_size=batch_size, **options)
+
+
+def random_ids(rng, lengths):
+    return tf.RaggedTensor.from_row_lengths(rng.integers(5, 50, lengths.sum(), "int32"), lengths)
 
 
 def towers():
@@ -38,18 +43,27 @@ def towers():
 
     def embed(ids):
         mask = keras.ops.cast(keras.ops.expand_dims(ids, -1) > 0, "float32")
-        return dense(keras.ops.sum(table(ids) * mask, -2) / keras.ops.maximum(keras.ops.sum(mask, -2), 1.0))
+        count = keras.ops.maximum(keras.ops.sum(mask, -2), 1.0)
+        return dense(keras.ops.sum(table(ids) * mask, -2) / count)
 
-    inputs = [keras.Input((None,), dtype="int32", name="query_token_ids")]
-    inputs.append(keras.Input((None, None), dtype="int32", name="passage_token_ids"))
+    query = keras.Input((None,), dtype="int32", name="query_token_ids")
+    passage = keras.Input((None, None), dtype="int32", name="passage_token_ids")
     return keras.Model(
-        {tensor.name: tensor for tensor in inputs},
-        {"query_embedding": embed(inputs[0]), "passage_embedding": embed(inputs[1])},
+        {"query_token_ids": query, "passage_token_ids": passage},
+        {"query_embedding": embed(query), "passage_embedding": embed(passage)},
     )
 
 
+class Result(NamedTuple):
+    """The losses and norms of each step, the weights by path, and the loss of an evaluation."""
+
+    steps: list
+    weights: dict
+    evaluation: float
+
+
 def train(directory, epochs=1, **options):
-    """Returns the losses of each step, the weights and an evaluation's loss."""
+    """Trains the towers; returns their `Result`."""
     keras.utils.set_random_seed(3)
     run = Trainer(
         towers,
@@ -59,11 +73,9 @@ def train(directory, epochs=1, **options):
         **options,
     )
     run.fit(data(8, grouped=False), epochs=epochs, log_every=1)
-    return (
-        losses(directory),
-        {weight.path: weight.numpy() for weight in run.model.weights},
-        run.evaluate(data(8, shuffle=False))["loss"],
-    )
+    weights = {weight.path: weight.numpy() for weight in run.model.weights}
+    evaluation = run.evaluate(data(8, shuffle=False))["loss"]
+    return Result(losses(directory), weights, evaluation)
 
 
 def losses(directory):
@@ -72,6 +84,6 @@ def losses(directory):
 
 def assert_same(found, expected):
     """Compares the results of two runs."""
-    np.testing.assert_allclose(found[0], expected[0], rtol=1e-5)
-    np.testing.assert_allclose(found[2], expected[2], rtol=1e-5)
-    assert_same_weights(found[1], expected[1])
+    np.testing.assert_allclose(found.steps, expected.steps, rtol=1e-5)
+    np.testing.assert_allclose(found.evaluation, expected.evaluation, rtol=1e-5)
+    assert_same_weights(found.weights, expected.weights)

@@ -18,8 +18,8 @@ def main(directory, index):
     run = small_run.trainer(directory / "bert", strategy)
     small_run.fit(run)
     np.savez(directory / f"bert-{index}.npz", **small_run.weights(run))
-    _, weights, _ = small_towers.train(directory / "towers", strategy=strategy)
-    np.savez(directory / f"towers-{index}.npz", **weights)
+    towers = small_towers.train(directory / "towers", strategy=strategy)
+    np.savez(directory / f"towers-{index}.npz", **towers.weights)
 
 
 if __name__ == "__main__":

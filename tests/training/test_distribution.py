@@ -50,9 +50,13 @@ def test_replicas_on_the_cpu_are_said(caplog):
 def test_a_worker_that_does_not_respond(two_addresses, monkeypatch):
     cluster = {"cluster": {"worker": two_addresses}, "task": {"type": "worker", "index": 0}}
     monkeypatch.setenv("TF_CONFIG", json.dumps(cluster))
-    message = rf"the worker {two_addresses[1]} of TF_CONFIG did not answer for 0.5 s \(.*Start the same command on each"
+    message = rf"the worker {two_addresses[1]} of TF_CONFIG did not answer for 0.5 s"
     with pytest.raises(ValueError, match=message):
         create_strategy("multi_worker", timeout_s=0.5)
+
+
+def on_replicas(strategy, value):
+    return [part.numpy().tolist() for part in strategy.experimental_local_results(value)]
 
 
 def test_each_row_goes_to_one_replica(mirrored):
@@ -60,14 +64,16 @@ def test_each_row_goes_to_one_replica(mirrored):
     loss = Loss("count", None, None)
     dataset = replica_dataset(mirrored, Stream(numbers).dataset, dividing([loss], micro_batches=2))
     ((inputs, _, weights, totals),) = dataset
-    found = [part.numpy().tolist() for part in mirrored.experimental_local_results(inputs)]
-    real = [part.numpy().tolist() for part in mirrored.experimental_local_results(weights)]
-    assert found == [[0, 1, 2, 3], [4, 4, 4, 4]]
-    assert real == [[1, 1, 1, 1], [1, 0, 0, 0]]
-    assert [part.numpy().tolist() for part in mirrored.experimental_local_results(totals)] == [[5], [5]]
-    batches = keras_bert.data.Batches(tf.ragged.constant([[1]] * 4), batch_size=2)
-    alone = replica_dataset(tf.distribute.get_strategy(), batches.dataset, dividing())
-    assert alone.element_spec[2].shape == (2,)  # Static shapes, as TPUs and XLA need.
+    assert on_replicas(mirrored, inputs) == [[0, 1, 2, 3], [4, 4, 4, 4]]
+    assert on_replicas(mirrored, weights) == [[1, 1, 1, 1], [1, 0, 0, 0]]  # Filler has the weight 0.
+    assert on_replicas(mirrored, totals) == [[5], [5]]
+
+
+def test_batches_of_known_size_have_static_shapes():
+    """TPUs and XLA need them."""
+    batches = keras_bert.data.Batches(tf.ragged.constant([[1], [1], [1], [1]]), batch_size=2)
+    dataset = replica_dataset(tf.distribute.get_strategy(), batches.dataset, dividing())
+    assert dataset.element_spec[2].shape == (2,)
 
 
 def test_unsupported_batches():
@@ -76,12 +82,11 @@ def test_unsupported_batches():
     inputs = tf.data.Dataset.from_tensor_slices({"x": x}).batch(3)
     with pytest.raises(ValueError, match="the weights of a batch must have one value per row"):
         run.evaluate(tf.data.Dataset.from_tensors(({"x": x}, x[:, 0], x[:, :2])))
-    with pytest.raises(ValueError, match="`targets` are required by the loss. Received: batches without targets"):
+    with pytest.raises(ValueError, match="`targets` are required"):
         run.fit(inputs)
-    with pytest.raises(ValueError, match=r"is infinite. Expected `Stream\(dataset, steps\)`. Received: <_Repeat"):
+    with pytest.raises(ValueError, match=r"is infinite. Expected `Stream\(dataset, steps\)`"):
         run.predict(inputs.repeat())
-    message = "must be a `Batches`, a `Stream`, `Phases`, another `BatchSource` or a `tf.data.Dataset`. Received: dict"
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises(ValueError, match="must be a `Batches`, a `Stream`, .* Received: dict"):
         run.predict({"x": x})
 
 
@@ -102,14 +107,15 @@ def differentiate(config, batch):
     tf.function(step, autograph=False).get_concrete_function()
 
 
-def train(*_):
+def train(config, batch):
     linear().fit(numbered(1), evaluation=numbered(1))
 
 
 def answer_texts(config, batch):
     model = keras_bert.build_classifier(keras_bert.build_encoder(config), 3)
-    preprocessor = keras_bert.TextPreprocessor(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "b"], 12)
-    keras_bert.build_text_model(model, preprocessor).predict({"text": tf.constant(["a b", "b"])}, verbose=0)
+    pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "b"]
+    text_model = keras_bert.build_text_model(model, keras_bert.TextPreprocessor(pieces, 12))
+    text_model.predict({"text": tf.constant(["a b", "b"])}, verbose=0)
 
 
 @pytest.mark.parametrize("use", [differentiate, train, pytest.param(answer_texts, marks=pytest.mark.slow)])
@@ -126,6 +132,6 @@ def test_graphs_of_replicas_are_freed(mirrored):
         return mirrored.run(lambda x: all_reduce([x + 1.0])[0], args=(x,))
 
     before = graphs()
-    assert [float(value) for value in mirrored.experimental_local_results(step(tf.constant(3.0)))] == [8.0, 8.0]
+    assert on_replicas(mirrored, step(tf.constant(3.0))) == [8.0, 8.0]
     del step
     assert not graphs() - before

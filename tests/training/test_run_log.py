@@ -7,7 +7,8 @@ import tensorflow as tf
 
 from keras_bert.training import callbacks, run_log
 
-SETTINGS = {"seed": 1, "optimizer": {"learning_rate": {"module": "m", "config": {"peak": 0.5}}}, "weights": {"w": [1]}}
+RATE = {"module": "m", "config": {"peak": 0.5}}
+SETTINGS = {"seed": 1, "optimizer": {"learning_rate": RATE}, "weights": {"w": [1]}}
 
 
 def log_of(directory, every=2, state=None, total=5, reporters=()):
@@ -19,15 +20,16 @@ def step(log, number, loss):
 
 
 def lines_of(directory):
-    return [json.loads(line) for line in (directory / "metrics.jsonl").read_text().splitlines()]
+    text = (directory / "metrics.jsonl").read_text()
+    return [json.loads(line) for line in text.splitlines()]
 
 
 def test_means_and_the_first_and_last_step(tmp_path):
     log = log_of(tmp_path)
     log.add(1, [{"loss": 3.0, "learning_rate": 0.1}], {})
     assert log.state()["pending"] == [{"loss": 3.0, "learning_rate": 0.1}]
-    for number, loss in ((2, 1.0), (3, 8.0)):
-        step(log, number, loss)
+    step(log, 2, 1.0)
+    step(log, 3, 8.0)
     log.evaluated(3, {"f1": 0.5})
     log.write(3, {})  # Stopped early.
     log.close()
@@ -37,29 +39,34 @@ def test_means_and_the_first_and_last_step(tmp_path):
         {"step": 3, "kind": "evaluation", "f1": 0.5},
         {"step": 3, "kind": "train", "loss": 8.0, "learning_rate": 0.3},
     ]
-    log = log_of(tmp_path / "whole")
-    means = log.add(5, [{"loss": loss, "learning_rate": 0.1} for loss in (3.0, 1.0, 8.0, 6.0, 5.0)], {})
+
+
+def test_several_steps_of_one_call(tmp_path):
+    """The last line has the mean of the steps since the one before."""
+    log = log_of(tmp_path)
+    losses = [3.0, 1.0, 8.0, 6.0, 5.0]
+    means = log.add(5, [{"loss": loss, "learning_rate": 0.1} for loss in losses], {})
     log.close()
     assert means["loss"] == 5
-    assert [(line["step"], line["loss"]) for line in lines_of(tmp_path / "whole")] == [(1, 3), (2, 2), (4, 7), (5, 5)]
+    lines = [(line["step"], line["loss"]) for line in lines_of(tmp_path)]
+    assert lines == [(1, 3), (2, 2), (4, 7), (5, 5)]
 
 
-def points(directory):
-    """Returns the points of an event folder, in the order of the file, and the text of its settings."""
+def values_of_plugin(directory, plugin):
+    """Returns the values of a plugin in an event folder, in the order of the file: step, tag and content."""
     (path,) = directory.iterdir()
-    found = []
-    text = None
+    values = []
     for record in tf.data.TFRecordDataset(str(path)):
         event = tf.compat.v1.Event.FromString(record.numpy())
         for value in event.summary.value:
-            plugin = value.metadata.plugin_data.plugin_name
-            content = tf.make_ndarray(value.tensor)
-            if plugin == "text":
-                text = content[0].decode()
-            else:
-                assert plugin == "scalars"
-                found.append((event.step, value.tag, pytest.approx(float(content))))
-    return found, text
+            if value.metadata.plugin_data.plugin_name == plugin:
+                values.append((event.step, value.tag, tf.make_ndarray(value.tensor)))
+    return values
+
+
+def points(directory):
+    scalars = values_of_plugin(directory, "scalars")
+    return [(step, tag, pytest.approx(float(number))) for step, tag, number in scalars]
 
 
 def test_tensorboard_keeps_one_curve_after_an_interruption(tmp_path):
@@ -78,7 +85,6 @@ def test_tensorboard_keeps_one_curve_after_an_interruption(tmp_path):
     step(log, 3, 1.0)
     step(log, 4, 2.0)
     log.finish({})
-    found, text = points(board)
     expected = []
     for number, loss, rate in ((1, 3.0, 0.1), (2, 2.0, 0.2), (4, 1.5, 0.4)):
         expected.append((number, "train/loss", loss))
@@ -86,12 +92,21 @@ def test_tensorboard_keeps_one_curve_after_an_interruption(tmp_path):
         expected.append((number, "speed/examples_per_second", 5.0))
         if number == 2:
             expected.append((number, "evaluation/f1", 0.5))
-    assert found == expected
-    assert text.splitlines()[2:] == ["| seed | 1 |", "| optimizer.learning_rate.peak | 0.5 |"]
-    log = log_of(tmp_path, reporters=[callbacks.TensorBoard(board)])  # A new run replaces the curves.
-    log.begin(0, SETTINGS, finished=False)
-    log.finish({})
-    assert points(board)[0] == []
+    assert points(board) == expected
+
+
+def test_tensorboard_has_the_settings_and_a_new_run_replaces_the_curves(tmp_path):
+    board = tmp_path / "tensorboard"
+    for losses in ([3.0], []):
+        log = log_of(tmp_path, reporters=[callbacks.TensorBoard(board)])
+        log.begin(0, SETTINGS, finished=False)
+        for loss in losses:
+            step(log, 1, loss)
+        log.finish({})
+    assert points(board) == []
+    ((_, _, text),) = values_of_plugin(board, "text")
+    lines = text[0].decode().splitlines()
+    assert lines[2:] == ["| seed | 1 |", "| optimizer.learning_rate.peak | 0.5 |"]
 
 
 class Service(callbacks.TrackingService):
@@ -125,11 +140,14 @@ def test_services_receive_each_point_once(tmp_path):
     assert received == expected
 
 
-def test_unknown_and_missing_services(monkeypatch):
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    for name, message in (
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
         ("comet", "`report_to` must be one of tensorboard, wandb, mlflow. Received: 'comet'"),
-        ("wandb", "the package wandb is not installed. Run `pip install wandb`, or report to tensorboard"),
-    ):
-        with pytest.raises(ValueError, match=message):
-            callbacks.create_callbacks(["tensorboard", name], "runs", "a run")
+        ("wandb", "the package wandb is not installed. Run `pip install wandb`"),
+    ],
+)
+def test_unknown_and_missing_services(monkeypatch, name, message):
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(ValueError, match=message):
+        callbacks.create_callbacks(["tensorboard", name], "runs", "a run")

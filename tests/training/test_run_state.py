@@ -1,5 +1,6 @@
 """Snapshots, best weights and early stopping, without training."""
 
+import dataclasses
 import shutil
 
 import keras
@@ -13,8 +14,21 @@ from tests.training.small_run import steps_of
 NAN = float("nan")
 
 
+@dataclasses.dataclass
+class Result:
+    """A run after its last step."""
+
+    state: run_state.RunState
+    variable: keras.Variable
+    step: int
+
+    @property
+    def weight(self):
+        return float(self.variable[0, 0])
+
+
 def run(directory, scores=(), metric="score", patience=None, save_every=1):
-    """Resumes a run whose weight is its step number; returns its state, weight and last step."""
+    """Resumes a run whose weight is its step number; scores are numbers, or pairs of score and loss."""
     model = keras.Sequential([keras.Input((1,)), keras.layers.Dense(1, use_bias=False, name="dense")], name="model")
     (weight,) = model.weights
     selection = run_state.Selection(metric, patience, losses=["loss"])
@@ -25,11 +39,13 @@ def run(directory, scores=(), metric="score", patience=None, save_every=1):
             break
         step += 1
         weight.assign([[step]])
-        score, loss = score if isinstance(score, tuple) else (score, 1.0)
+        loss = 1.0
+        if isinstance(score, tuple):
+            score, loss = score
         state.update(step, {"score": score, "loss": loss})
         if step % save_every == 0:
             state.save(step, None)
-    return state, weight, step
+    return Result(state, weight, step)
 
 
 @pytest.mark.parametrize(
@@ -48,9 +64,11 @@ def run(directory, scores=(), metric="score", patience=None, save_every=1):
     ],
 )
 def test_best_weights_and_patience(tmp_path, caplog, scores, options, best, last, undefined):
-    state, weight, step = run(tmp_path, scores, **options)
-    state.finish()
-    assert (float(weight[0, 0]), state.result["step"], step) == (best, best, last)
+    result = run(tmp_path, scores, **options)
+    result.state.finish()
+    assert result.weight == best
+    assert result.state.result["step"] == best
+    assert result.step == last
     messages = [f"`score` is NaN at step {step}, which counts as worse than any number" for step in undefined]
     if best in undefined:
         messages.append("`score` was NaN at every evaluation: the model keeps the weights of the last step")
@@ -60,32 +78,38 @@ def test_best_weights_and_patience(tmp_path, caplog, scores, options, best, last
 def test_a_new_run_removes_the_best_of_an_old_one(tmp_path):
     run(tmp_path, [0.1, 0.2, 0.9])
     shutil.rmtree(tmp_path / "snapshots")
-    state, _, _ = run(tmp_path, [0.1, 0.3, 0.2])
-    assert (state.result, steps_of(tmp_path / "best")) == ({"score": 0.3, "loss": 1.0, "step": 2}, [2])
+    state = run(tmp_path, [0.1, 0.3, 0.2]).state
+    assert state.result == {"score": 0.3, "loss": 1.0, "step": 2}
+    assert steps_of(tmp_path / "best") == [2]
 
 
 def test_a_resumed_run_keeps_the_best_of_its_snapshot(tmp_path):
     """Interrupted after two better scores since the snapshot of step 3; after resuming, they are worse."""
     run(tmp_path, [0.5, 0.1, 0.1, 0.6, 0.7], save_every=3)
-    state, weight, step = run(tmp_path, [0.2, 0.1, 0.2], save_every=3)
-    state.finish()
-    assert (float(weight[0, 0]), state.result, step) == (1, {"score": 0.5, "loss": 1.0, "step": 1}, 6)
-    assert steps_of(tmp_path / "best") == [1]
-    (tmp_path / "best" / "step-000000001").rename(tmp_path / "best" / "step-000000009")
+    result = run(tmp_path, [0.2, 0.1, 0.2], save_every=3)
+    result.state.finish()
+    assert result.weight == 1
+    assert result.state.result == {"score": 0.5, "loss": 1.0, "step": 1}
+    assert result.step == 6
+    best = tmp_path / "best"
+    assert steps_of(best) == [1]
+    (best / "step-000000001").rename(best / "step-000000009")
     with pytest.raises(ValueError, match="has no weights of step 1, the best step of the run to resume. Restore"):
         run(tmp_path)
-    assert steps_of(tmp_path / "best") == [9]  # Nothing is removed.
+    assert steps_of(best) == [9]  # Nothing is removed.
 
 
 def test_a_damaged_snapshot_falls_back_to_the_previous_one(tmp_path, caplog):
     run(tmp_path, [0.9, 0.1, 0.95])  # The previous snapshot refers to other best weights.
-    assert (steps_of(tmp_path / "snapshots"), steps_of(tmp_path / "best")) == ([2, 3], [1, 3])
+    assert steps_of(tmp_path / "snapshots") == [2, 3]
+    assert steps_of(tmp_path / "best") == [1, 3]
     path = tmp_path / "snapshots" / "step-000000003" / "variables.data-00000-of-00001"
     content = bytearray(path.read_bytes())
     content[len(content) // 2] ^= 1
     path.write_bytes(content)
-    _, weight, step = run(tmp_path)
-    assert (float(weight[0, 0]), step) == (2, 2)
+    resumed = run(tmp_path)
+    assert resumed.weight == 2
+    assert resumed.step == 2
     assert "step-000000003 is damaged, using the previous snapshot" in caplog.text
     for path in (tmp_path / "snapshots").glob("*/state.json"):
         path.write_text("{")
@@ -93,38 +117,47 @@ def test_a_damaged_snapshot_falls_back_to_the_previous_one(tmp_path, caplog):
         run(tmp_path)
 
 
-def test_frozen_weights_are_not_saved(tmp_path):
-    """A snapshot without them resumes only with equal ones; an older one has all weights, and is refused."""
+class Frozen:
+    """A run of a dense layer, whose kernel is frozen or not."""
 
-    def restore(start, frozen=True):
+    def __init__(self, directory, kernel, frozen=True):
         model = keras.Sequential([keras.Input((1,)), keras.layers.Dense(1, name="dense")], name="model")
-        (layer,) = model.layers
-        layer.kernel.assign([[start]])
-        layer.kernel.trainable = not frozen
-        settings = run_state.run_settings({}, Stream(dataset), 1, {}, keras.optimizers.SGD(), model)
-        state = run_state.RunState(tmp_path, tf.distribute.get_strategy(), model, {}, settings)
-        return state, layer, state.restore()
+        (self.layer,) = model.layers
+        self.layer.kernel.assign([[kernel]])
+        self.layer.kernel.trainable = not frozen
+        batches = Stream(tf.data.Dataset.range(1))
+        settings = run_state.run_settings({}, batches, 1, {}, keras.optimizers.SGD(), model)
+        self.state = run_state.RunState(directory, tf.distribute.get_strategy(), model, {}, settings)
+        self.step = self.state.restore()
 
-    dataset = tf.data.Dataset.range(1)
-    state, layer, _ = restore(2.0)
-    layer.bias.assign([5.0])
-    state.save(1, None)
+
+def test_frozen_weights_are_not_saved(tmp_path):
+    """A snapshot without them resumes only with equal ones."""
+    first = Frozen(tmp_path, kernel=2.0)
+    first.layer.bias.assign([5.0])
+    first.state.save(1, None)
     variables = tf.train.load_checkpoint(str(tmp_path / "snapshots" / "step-000000001" / "variables"))
     assert list(variables.get_variable_to_shape_map()) == ["model/1/model/dense/bias"]
-    _, layer, step = restore(2.0)
-    assert (float(layer.kernel[0, 0]), float(layer.bias[0]), step) == (2.0, 5.0, 1)
+    resumed = Frozen(tmp_path, kernel=2.0)
+    assert float(resumed.layer.kernel[0, 0]) == 2.0
+    assert float(resumed.layer.bias[0]) == 5.0
+    assert resumed.step == 1
     with pytest.raises(ValueError, match="`frozen_weights` was '.*', is '.*'. Expected the same settings to resume it"):
-        restore(2.5)
-    shutil.rmtree(tmp_path / "snapshots")
-    state, _, _ = restore(2.0, frozen=False)
-    state.save(1, None)
-    with pytest.raises(ValueError, match="`frozen_weights` is set only now: "):
-        restore(2.0)
+        Frozen(tmp_path, kernel=2.5)
 
 
-def test_errors(tmp_path, monkeypatch):
+def test_a_snapshot_of_all_weights_is_not_resumed_with_frozen_ones(tmp_path):
+    Frozen(tmp_path, kernel=2.0, frozen=False).state.save(1, None)
+    with pytest.raises(ValueError, match="`frozen_weights` is set only now"):
+        Frozen(tmp_path, kernel=2.0)
+
+
+def test_a_score_that_is_not_computed(tmp_path):
     with pytest.raises(ValueError, match="`best` must be one of score, loss, or '-' and a name. Received: best='f1'"):
         run(tmp_path, [0.1], "f1")
+
+
+def test_workers_with_different_snapshots(tmp_path, monkeypatch):
     monkeypatch.setattr(run_state, "sum_over_replicas", lambda strategy, number: number + 4.0)
     with pytest.raises(ValueError, match="the workers found different snapshots, this one of step 0. Expected"):
         run(tmp_path)

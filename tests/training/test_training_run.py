@@ -22,16 +22,18 @@ def plan(**options):
         "is_saved": True,
         "after_save": None,
     }
-    return RunPlan(**(values | options))
+    return RunPlan(**values | options)
 
 
 def test_a_plan_tells_what_follows_a_step():
-    steps = range(1, 8)
-    assert [step for step in steps if plan().is_evaluated(step)] == [2, 4, 6, 7]
-    assert [step for step in steps if plan(evaluation=None).is_evaluated(step)] == []
-    assert [step for step in steps if plan().is_snapshot(step)] == [3, 6]
-    assert [step for step in steps if plan(save_every=0).is_snapshot(step)] == []
-    assert [step for step in steps if plan().ends_epoch(step)] == [3, 6]
+    def steps(follows):
+        return list(filter(follows, range(1, 8)))
+
+    assert steps(plan().is_evaluated) == [2, 4, 6, 7]
+    assert steps(plan(evaluation=None).is_evaluated) == []
+    assert steps(plan().is_snapshot) == [3, 6]
+    assert steps(plan(save_every=0).is_snapshot) == []
+    assert steps(plan().ends_epoch) == [3, 6]
     assert plan().call_limits == (3, 2)
     assert plan(save_every=0).call_limits == (7, 2)
 
@@ -43,8 +45,9 @@ class Loop:
         self._signal = signal
 
     def run(self, batches, step, total, every):
+        numbers = [{"loss": 1.0, "learning_rate": 0.1}]
         for number in range(step + 1, total + 1):
-            yield StepsDone(number, [{"loss": 1.0, "learning_rate": 0.1}], {}, is_signalled=number == self._signal)
+            yield StepsDone(number, numbers, {}, is_signalled=number == self._signal)
 
 
 class State(RunState):
@@ -107,10 +110,13 @@ def test_a_callback_ends_a_run():
 
 
 def test_a_signal_ends_a_run():
-    """In training steps; in an evaluation, which is repeated; also if both end at the last step."""
     training, done = run()
     assert training.train(Loop(signal=5)) is Ending.SIGNAL
     assert done == {"evaluations": [2, 4], "snapshots": [3, 5]}
+
+
+def test_an_evaluation_that_a_signal_ends_is_repeated():
+    """Also at the last step."""
     training, done = run(interrupted_at=7)
     assert training.train(Loop()) is Ending.SIGNAL
     assert done == {"evaluations": [2, 4, 6], "snapshots": [3, 6, 7]}
