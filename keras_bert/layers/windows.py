@@ -8,8 +8,8 @@ from keras import ops
 from keras_bert.layers.graphs import in_parts
 from keras_bert.layers.quantization import Unquantized
 
-_MOST_TOKENS = 2**14  # Of the windows that are computed at once; as many as in a large batch.
-_PART_TOKENS = 2**13  # Of a part otherwise.
+MOST_TOKENS = 2**14  # Of the windows that are computed at once; as many as in a large batch.
+PART_TOKENS = 2**13  # Of a part otherwise.
 
 
 @keras.saving.register_keras_serializable(package="keras_bert")
@@ -69,14 +69,14 @@ class Windows(Unquantized, keras.layers.Layer):
             self.model.output,
             is_there=_are_there(sequences["padding_mask"], axes=1),
             most=most,
-            size=_PART_TOKENS // tokens,
+            size=PART_TOKENS // tokens,
             variables=self.model.weights,
             generators=self._generators(),
         )
 
     def most_windows(self, tokens):
         """Returns the number of windows of so many tokens whose activations are in memory at once, at least one."""
-        most = _MOST_TOKENS // tokens
+        most = MOST_TOKENS // tokens
         if isinstance(most, int):
             return max(most, 1)
         return ops.maximum(most, 1)

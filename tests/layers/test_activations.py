@@ -1,3 +1,5 @@
+"""Activations and their gradients against SciPy and NumPy."""
+
 import keras
 import numpy as np
 import pytest
@@ -18,9 +20,10 @@ def tanh_form(x):
 
 
 @pytest.mark.parametrize(("name", "oracle"), [("gelu", normal_form), ("gelu_new", tanh_form)])
-def test_values(name, oracle):
-    for training, tolerance in ((False, 2e-6), (True, 1e-6)):
-        np.testing.assert_allclose(activate(X, name, training), oracle(X.astype("float64")), atol=tolerance)
+@pytest.mark.parametrize(("training", "tolerance"), [(False, 2e-6), (True, 1e-6)])
+def test_values(name, oracle, training, tolerance):
+    expected = oracle(X.astype("float64"))
+    np.testing.assert_allclose(activate(X, name, training), expected, atol=tolerance)
 
 
 @pytest.mark.tensorflow
@@ -45,10 +48,10 @@ def test_gradient_equals_a_finite_difference(function, oracle):
         np.testing.assert_allclose(gradient[0], expected, atol=5e-6)
 
 
-def test_large_values_in_low_precision_stay_finite():
-    for dtype in ("float16", "bfloat16"):
-        x = keras.ops.cast([-1e4, -300.0, 0.0, 300.0, 1e4], dtype)
-        for function in (gelu, gelu_tanh):
-            y = function(x)
-            assert keras.backend.standardize_dtype(y.dtype) == dtype
-            np.testing.assert_array_equal(to_numpy(y), np.maximum(to_numpy(x), 0))
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+@pytest.mark.parametrize("function", [gelu, gelu_tanh])
+def test_large_values_in_low_precision_stay_finite(dtype, function):
+    x = keras.ops.cast([-1e4, -300.0, 0.0, 300.0, 1e4], dtype)
+    y = function(x)
+    assert keras.backend.standardize_dtype(y.dtype) == dtype
+    np.testing.assert_array_equal(to_numpy(y), np.maximum(to_numpy(x), 0))

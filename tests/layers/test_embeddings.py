@@ -11,9 +11,10 @@ def test_an_id_outside_a_quantized_table_does_not_wrap():
     table = layers.TokenEmbedding(7, 8)
     table.build()
     table.quantize("int8")
+    last = numpy(table(np.array([6])))
     # An error on CPU, NaN in JAX, but never the last row.
     with pytest.raises(Exception, match=r"not in \[0, 7\)|out of range|not equal"):
-        np.testing.assert_array_equal(numpy(table(np.array([-1]))), numpy(table(np.array([6]))), "not equal")
+        np.testing.assert_array_equal(numpy(table(np.array([-1]))), last, "not equal")
 
 
 def test_positions_are_counted_from_padding():
@@ -23,7 +24,7 @@ def test_positions_are_counted_from_padding():
     assert numpy(count(ids)).tolist() == [[2, 3, 1, 4, 1, 1], [2, 1, 3, 4, 5, 1]]
     packed = np.array([[0, 1, 2, 3, 0, 0], [0, 1, 2, 0, 1, 0]])
     assert numpy(count(ids, position_ids=packed)).tolist() == [[2, 3, 1, 4, 1, 1], [2, 1, 3, 2, 3, 1]]
-    with pytest.raises(ValueError, match="Expected at most 6 positions .* Received: length=7"):
+    with pytest.raises(ValueError, match="Received: length=7"):
         count(np.ones((1, 7), "int32"))
 
 

@@ -13,7 +13,8 @@ def test_masked_positions_are_gathered():
     x = np.random.default_rng(0).normal(size=(2, 3, 4)).astype("float32")
     picked = np.stack([x[0, [2, 0]], x[1, [1, 1]]])
     expected = (picked - picked.mean(-1, keepdims=True)) / picked.std(-1, keepdims=True)
-    np.testing.assert_allclose(numpy(layer(x, np.array([[2, 0], [1, 1]], "int32"))), expected, atol=1e-5)
+    found = layer(x, np.array([[2, 0], [1, 1]], "int32"))
+    np.testing.assert_allclose(numpy(found), expected, atol=1e-5)
 
 
 POOLED = {
@@ -28,17 +29,21 @@ POOLED = {
 
 def test_sentence_pooling():
     hidden = np.random.default_rng(0).normal(size=(3, 5, 4)).astype("float32")
-    mask = np.array([[1, 1, 1, 1, 1], [1, 1, 1, 0, 0], [1, 0, 0, 0, 0]])
-    rows = [tokens[real == 1] for tokens, real in zip(hidden, mask, strict=True)]
-    for normalize in (False, True):
-        found = layers.SentencePooling(tuple(POOLED), normalize)(hidden, mask)
-        vectors = []
-        for tokens in rows:
-            pooled = [pool(tokens) for pool in POOLED.values()]
-            vectors.append(np.concatenate(pooled))
-        expected = np.stack(vectors)
-        if normalize:
-            expected /= np.linalg.norm(expected, axis=1, keepdims=True)
-        np.testing.assert_allclose(numpy(found), expected, atol=1e-6)
-    (zeros,) = numpy(layers.SentencePooling("mean", True)(hidden[:1], mask[:1] * 0))
-    np.testing.assert_array_equal(zeros, np.zeros(4))
+    lengths = [5, 3, 1]
+    mask = np.tri(5)[[4, 2, 0]]
+    vectors = []
+    for tokens, length in zip(hidden, lengths, strict=True):
+        pooled = [pool(tokens[:length]) for pool in POOLED.values()]
+        vectors.append(np.concatenate(pooled))
+    expected = np.stack(vectors)
+    found = layers.SentencePooling(tuple(POOLED))(hidden, mask)
+    np.testing.assert_allclose(numpy(found), expected, atol=1e-6)
+    scaled = layers.SentencePooling(tuple(POOLED), normalize=True)(hidden, mask)
+    expected /= np.linalg.norm(expected, axis=1, keepdims=True)
+    np.testing.assert_allclose(numpy(scaled), expected, atol=1e-6)
+
+
+def test_the_vector_of_no_tokens_is_zero():
+    hidden = np.ones((1, 5, 4), "float32")
+    vector = layers.SentencePooling("mean", normalize=True)(hidden, np.zeros((1, 5)))
+    np.testing.assert_array_equal(numpy(vector), np.zeros((1, 4)))

@@ -36,9 +36,10 @@ def test_layer_norm_gradient_equals_automatic_differentiation():
         ours = tf.reduce_sum(layer(x) * weight)
         mean, variance = tf.nn.moments(x, -1, keepdims=True)
         plain = tf.reduce_sum(((x - mean) / tf.sqrt(variance + 1e-12) * gamma + beta) * weight)
-    sources = [x, layer.gamma.value, layer.beta.value]
-    for got, expected in zip(tape.gradient(ours, sources), tape.gradient(plain, [x, gamma, beta]), strict=True):
-        np.testing.assert_allclose(got, expected, atol=2e-5)
+    found = tape.gradient(ours, [x, layer.gamma.value, layer.beta.value])
+    automatic = tape.gradient(plain, [x, gamma, beta])
+    for gradient, expected in zip(found, automatic, strict=True):
+        np.testing.assert_allclose(gradient, expected, atol=2e-5)
 
 
 def test_layer_norm_keeps_its_weights_in_float32():
@@ -47,8 +48,9 @@ def test_layer_norm_keeps_its_weights_in_float32():
     layer.build(x.shape)
     layer.gamma.assign(np.full(64, 1.003, "float32"))  # bfloat16 would round this to 1
     layer.beta.assign(np.full(64, 100.0, "float32"))
-    y32 = layers.LayerNorm()
-    y32.build(x.shape)
-    y32.set_weights(layer.get_weights())
-    expected = numpy(keras.ops.cast(y32(keras.ops.cast(x, "float32")), "bfloat16"))
-    np.testing.assert_array_equal(numpy(layer(x)), expected)
+    in_float32 = layers.LayerNorm()
+    in_float32.build(x.shape)
+    in_float32.set_weights(layer.get_weights())
+    expected = in_float32(keras.ops.cast(x, "float32"))
+    rounded = keras.ops.cast(expected, "bfloat16")
+    np.testing.assert_array_equal(numpy(layer(x)), numpy(rounded))

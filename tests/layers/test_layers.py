@@ -33,39 +33,58 @@ LAYERS = [  # Layers with arguments that are not the defaults, and the inputs of
     (layers.TransformerBlock, (8, 2, 16, "gelu", 0.1, 0.2, 0.3, 1e-6, True), [HIDDEN]),
     (layers.UnitLength, (), [HIDDEN[:, 0]]),
 ]
-GPTQ = keras.quantizers.GPTQConfig([], None, weight_bits=4)
 
 
 @pytest.mark.parametrize(("kind", "arguments", "inputs"), LAYERS)
 def test_configs_and_declared_outputs(kind, arguments, inputs):
     """A config restores its layer. Keras asks layers for shapes and dtypes instead of tracing `call`."""
     layer = kind(*arguments, dtype="mixed_bfloat16")
+    config = layer.get_config()
     copy = keras.saving.deserialize_keras_object(keras.saving.serialize_keras_object(layer))
     assert type(copy) is kind
-    assert copy.get_config() == layer.get_config()
+    assert copy.get_config() == config
     if "__init__" in vars(kind):  # Otherwise Keras writes the config.
-        assert inspect.signature(kind.__init__).parameters.keys() - {"self", "kwargs"} <= layer.get_config().keys()
-    has_scores = "return_attention_scores" in inspect.signature(layer.call).parameters
-    for options in ({}, {"return_attention_scores": True}) if has_scores else ({},):
-        tensors = [keras.Input((None, *value.shape[2:]), dtype=value.dtype.name) for value in inputs]
-        outputs = keras.tree.flatten(layer(*inputs, **options))
-        declared = keras.tree.flatten(layer(*tensors, **options))
-        for value, tensor in zip(outputs, declared, strict=True):
-            assert keras.backend.standardize_dtype(value.dtype) == tensor.dtype
-            assert all(size in (None, known) for size, known in zip(tensor.shape, value.shape, strict=True))
+        names = inspect.signature(kind.__init__).parameters.keys() - {"self", "kwargs"}
+        assert names <= config.keys()
+    check_declared_outputs(layer, inputs)
+    if "return_attention_scores" in inspect.signature(layer.call).parameters:
+        check_declared_outputs(layer, inputs, return_attention_scores=True)
 
 
-def test_bad_arguments():
-    for make, message in (
-        (lambda: layers.MultiHeadAttention(10, 3), "multiple of `num_heads`. Received: hidden_size=10, num_heads=3"),
-        (lambda: layers.BertEmbeddings(8, 16, positions="rotary"), "`positions` must be one of learned, .*'rotary'"),
-        (lambda: layers.SentencePooling("min"), "`pooling` must be one of cls, max, .*. Received: pooling='min'"),
-        (lambda: layers.SentencePooling(("max", "max")), r"several different ones. Received: pooling=\('max', 'max'\)"),
-        (lambda: layers.FeedForward(8, 16, "mish"), "`activation` must be one of gelu, gelu_new.* Received: .*'mish'"),
-        (lambda: layers.TransformerBlock(8, 2, 16)(keras.Input((5, 4))), r"expected axis -1 .* to have value 8, but"),
-        (lambda: layers.Dropout(-0.1), r"`rate` must be a number in \[0, 1\). Received: rate=-0.1"),
-        (lambda: layers.Dropout(1.0), r"`rate` must be a number in \[0, 1\). Received: rate=1.0"),
-        (lambda: layers.Dropout(0.1).quantize("gptq", config=GPTQ), "`mode` must be one of int8, int4 .*: mode='gptq'"),
-    ):
-        with pytest.raises(ValueError, match=message):
-            make()
+def check_declared_outputs(layer, inputs, **options):
+    symbols = [keras.Input((None, *value.shape[2:]), dtype=value.dtype.name) for value in inputs]
+    outputs = keras.tree.flatten(layer(*inputs, **options))
+    declared = keras.tree.flatten(layer(*symbols, **options))
+    for value, symbol in zip(outputs, declared, strict=True):
+        assert keras.backend.standardize_dtype(value.dtype) == symbol.dtype
+        for size, expected in zip(value.shape, symbol.shape, strict=True):
+            assert expected in (None, size)
+
+
+@pytest.mark.parametrize(
+    ("kind", "arguments", "message"),
+    [
+        (layers.MultiHeadAttention, (10, 3), "multiple of `num_heads`. Received: hidden_size=10, num_heads=3"),
+        (layers.BertEmbeddings, (8, 16, 2, "rotary"), "`positions` must be one of learned, .*'rotary'"),
+        (layers.SentencePooling, ("min",), "`pooling` must be one of cls, max, .*. Received: pooling='min'"),
+        (layers.SentencePooling, (("max", "max"),), r"several different ones. Received: pooling=\('max', 'max'\)"),
+        (layers.FeedForward, (8, 16, "mish"), "`activation` must be one of gelu, gelu_new.* Received: .*'mish'"),
+        (layers.Dropout, (-0.1,), r"`rate` must be a number in \[0, 1\). Received: rate=-0.1"),
+        (layers.Dropout, (1.0,), "rate=1.0"),
+    ],
+)
+def test_bad_arguments(kind, arguments, message):
+    with pytest.raises(ValueError, match=message):
+        kind(*arguments)
+
+
+def test_bad_inputs():
+    block = layers.TransformerBlock(8, 2, 16)
+    with pytest.raises(ValueError, match="expected axis -1 .* to have value 8"):
+        block(keras.Input((5, 4)))
+
+
+def test_layers_that_are_not_quantized_know_the_modes():
+    config = keras.quantizers.GPTQConfig([], None, weight_bits=4)
+    with pytest.raises(ValueError, match="`mode` must be one of int8, int4 .*: mode='gptq'"):
+        layers.Dropout(0.1).quantize("gptq", config=config)

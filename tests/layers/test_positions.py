@@ -34,8 +34,9 @@ def test_sinusoid_positions_follow_the_paper():
             expected[position, 2 * pair] = np.sin(angle)
             expected[position, 2 * pair + 1] = np.cos(angle)
     bert = bert_layers.BertEmbeddings(hidden_size=6, max_length=50, positions="sinusoid")
+    scaled = bert_layers.ScaledEmbeddings(6, 50)
     np.testing.assert_allclose(to_numpy(bert.fixed_positions()), expected, atol=1e-5)
-    np.testing.assert_allclose(to_numpy(bert_layers.ScaledEmbeddings(6, 50).table()), expected, atol=1e-5)
+    np.testing.assert_allclose(to_numpy(scaled.table()), expected, atol=1e-5)
     row = SinusoidPositions().row(bert, ops.convert_to_tensor(7))
     np.testing.assert_allclose(to_numpy(row)[0], expected[7], atol=1e-5)
 
@@ -102,7 +103,8 @@ def build(config, monkeypatch):
 
     def built(head, padding_id=None, **options):
         own = dataclasses.replace(config, position_padding_id=padding_id)
-        return HEADS[head].build(keras_bert.build_encoder(own, positions=LearnedAndRelative.name, **options))
+        encoder = keras_bert.build_encoder(own, positions=LearnedAndRelative.name, **options)
+        return HEADS[head].build(encoder)
 
     return built
 

@@ -1,5 +1,6 @@
 """Relative positions: buckets and bias by their definitions, and MPNet's model in all forms that a BERT has."""
 
+import dataclasses
 import math
 
 import keras
@@ -27,7 +28,8 @@ def float_buckets(distances):
 
 def test_buckets_are_those_of_the_logarithm():
     expected = float_buckets(DISTANCES)
-    assert [relative_positions.bucket(distance) for distance in DISTANCES.tolist()] == expected.tolist()
+    found = [relative_positions.bucket(distance) for distance in DISTANCES.tolist()]
+    assert found == expected.tolist()
     assert {*expected} == {*range(32)} - {16}  # That of distance 0 on the right.
 
 
@@ -37,9 +39,11 @@ def test_bias(dtype):
     layer = RelativeBias(3, 0.5, dtype=dtype)
     bias = to_numpy(layer(np.zeros((2, 200), "int32"), np.ones((2, 200), "int32")))
     table = to_numpy(layer.table)
-    assert (bias.shape, table.shape) == ((1, 3, 200, 200), (32, 3))
+    assert bias.shape == (1, 3, 200, 200)
+    assert table.shape == (32, 3)
     assert 0.3 < table.std() < 0.6
-    rows = float_buckets(np.arange(200)[None, :] - np.arange(200)[:, None])
+    places = np.arange(200)
+    rows = float_buckets(places[None, :] - places[:, None])
     np.testing.assert_array_equal(bias[0], np.moveaxis(table[rows], 2, 0))
     assert keras.backend.standardize_dtype(layer.compute_dtype) == dtype
 
@@ -48,9 +52,11 @@ def test_config_and_declared_output():
     layer = RelativeBias(4, 0.3, dtype="mixed_bfloat16")
     copy = keras.saving.deserialize_keras_object(keras.saving.serialize_keras_object(layer))
     assert copy.get_config() == layer.get_config()
-    assert (copy.num_heads, copy.initializer_range) == (4, 0.3)
+    assert copy.num_heads == 4
+    assert copy.initializer_range == 0.3
     declared = layer(keras.Input((None,), dtype="int32"))
-    assert (declared.shape, declared.dtype) == ((1, 4, None, None), "bfloat16")
+    assert declared.shape == (1, 4, None, None)
+    assert declared.dtype == "bfloat16"
 
 
 @pytest.fixture
@@ -58,9 +64,9 @@ def make(config):
     """Builds a model of two blocks by the name of its head, with a bias that matters."""
 
     def built(head, **options):
-        settings = {"num_hidden_layers": 2, "type_vocab_size": 0, "position_padding_id": 1}
-        own = keras_bert.BertConfig(**{**vars(config), **settings})
-        return HEADS[head].build(keras_bert.build_encoder(own, positions="relative", **options))
+        own = dataclasses.replace(config, num_hidden_layers=2, type_vocab_size=0, position_padding_id=1)
+        encoder = keras_bert.build_encoder(own, positions="relative", **options)
+        return HEADS[head].build(encoder)
 
     return built
 
@@ -86,7 +92,6 @@ def test_gradients_of_compiled_and_trimmed_models(make, batch):
 
     model = make("classification")
     trimmed = keras_bert.models.build_trimmed(model)
-
     table = table_of(model)
 
     def gradient(trained):
