@@ -4,6 +4,7 @@ import csv
 import gzip
 import io
 import json
+import re
 import tracemalloc
 
 import pyarrow
@@ -30,13 +31,17 @@ from tests.tasks.files import write
         ("p.jsonl", '{"_id": "d1", "title": "", "text": "\\ud800"}', [Passage("d1", "?")]),
         ("p.csv", '\ufefftext,title\n\n"a, b",T\n \n,\n', [Passage("0", "a, b", "T"), Passage("1", "")]),
         ("p.tsv", "id\ttext\n5\ta\n", [Passage("5", "a")]),
-        ("p.txt", "\ufeffone\r\n\r\nthree\u2028more\r\n\n \n", [("0", "one"), ("1", ""), ("2", "three\u2028more")]),
-        ("p.txt", "one\rtwo\r", [("0", "one"), ("1", "two")]),
-        ("p", "one", [("0", "one")]),
+        (
+            "p.txt",
+            "\ufeffone\r\n\r\nthree\u2028more\r\n\n \n",
+            [Passage("0", "one"), Passage("1", ""), Passage("2", "three\u2028more")],
+        ),
+        ("p.txt", "one\rtwo\r", [Passage("0", "one"), Passage("1", "two")]),
+        ("p", "one", [Passage("0", "one")]),
     ],
 )
 def test_passages(tmp_path, name, content, expected):
-    assert list(read_passages(write(tmp_path / name, content))) == [Passage(*passage) for passage in expected]
+    assert list(read_passages(write(tmp_path / name, content))) == expected
 
 
 def table(rows, delimiter):
@@ -85,14 +90,20 @@ def test_all_forms_of_rows_are_the_same(tmp_path, end):
         {"id": "x", "title": "U", "text": "[1] {"},
     ]
     path = write(tmp_path / f"passages{end}", FORMS[end](rows))
-    assert list(read_passages(path)) == [Passage(row["id"], row["text"], row["title"]) for row in rows]
-    assert list(passage_reader(str(path))()) == list(read_passages(path))
-    assert read_queries(path) == [Query(row["id"], row["text"]) for row in rows]
-    unnamed = [{"body": row["text"]} for row in rows]
-    path = write(tmp_path / f"unnamed{end}", FORMS[end](unnamed))
-    assert list(read_passages(path, "body", first_id=5)) == [
-        Passage(str(number), row["text"]) for number, row in enumerate(rows, 5)
-    ]
+    passages = list(read_passages(path))
+    assert passages == [Passage(**row) for row in rows]
+    assert list(passage_reader(str(path))()) == passages
+    assert read_queries(path) == [Query(passage.id, passage.text) for passage in passages]
+
+
+@pytest.mark.parametrize("end", FORMS)
+def test_rows_without_ids_are_numbered(tmp_path, end):
+    path = write(tmp_path / f"unnamed{end}", FORMS[end]([{"body": "a, b"}, {"body": "Zwölf"}]))
+    assert list(read_passages(path, "body", first_id=5)) == [Passage("5", "a, b"), Passage("6", "Zwölf")]
+
+
+@pytest.mark.parametrize("end", FORMS)
+def test_all_forms_of_judgments_are_the_same(tmp_path, end):
     judged = [{"query-id": "q", "corpus-id": "a 1", "score": 2}, {"query-id": "q", "corpus-id": "7", "score": 0}]
     path = write(tmp_path / f"judged{end}", FORMS[end](judged))
     assert read_relevance(path) == {"q": {"a 1": 2.0, "7": 0.0}}
@@ -101,10 +112,14 @@ def test_all_forms_of_rows_are_the_same(tmp_path, end):
 @pytest.mark.parametrize("end", ["", ".txt", ".text", ".txt.gz"])
 def test_lines(tmp_path, end):
     """Those of text stay as they are, also if they look like JSON."""
-    lines = ["[1] a", "text", '{"text": "b"}' if end != "" else "{b}", ""]
-    content = "\n".join([*lines, "last"]).encode()
-    path = write(tmp_path / f"lines{end}", gzip.compress(content) if end.endswith("gz") else content)
-    assert [passage.text for passage in read_passages(path)] == [*lines, "last"]
+    lines = ["[1] a", "text", '{"text": "b"}', "", "last"]
+    if end == "":
+        lines[2] = "{b}"  # A file of no name whose lines are JSON has rows.
+    content = "\n".join(lines).encode()
+    if end.endswith("gz"):
+        content = gzip.compress(content)
+    path = write(tmp_path / f"lines{end}", content)
+    assert [passage.text for passage in read_passages(path)] == lines
 
 
 @pytest.mark.parametrize(
@@ -120,7 +135,7 @@ def test_files_are_streamed(tmp_path, name, start, is_compressed):
         content = (start + row * count).encode()
         if is_compressed:
             content = gzip.compress(content, 1)
-        path = write(tmp_path / f"{name}{'.gz' * is_compressed}", content)
+        path = write(tmp_path / name, content)
         tracemalloc.start()
         assert sum(1 for _ in read_passages(path)) == count + 1
         peaks.append(tracemalloc.get_traced_memory()[1])
@@ -144,19 +159,30 @@ def test_files_are_streamed(tmp_path, name, start, is_compressed):
     ],
 )
 def test_bad_passages(tmp_path, name, content, message):
-    with pytest.raises(ValueError) as error:
+    with pytest.raises(ValueError, match=re.escape(message)):
         list(read_passages(write(tmp_path / name, content)))
-    assert message in str(error.value)
 
 
 def test_queries(tmp_path):
     assert read_queries(write(tmp_path / "q.txt", "who?\nwhen?\n")) == [Query("0", "who?"), Query("1", "when?")]
     assert read_queries(write(tmp_path / "q.tsv", "id\tquestion\n9\twho?\n"), "question") == [Query("9", "who?")]
-    for content, message in (("", "there is no query"), ("a\n\nb\n", "q.txt:2: the query is empty")):
-        with pytest.raises(ValueError, match=message):
-            read_queries(write(tmp_path / "q.txt", content))
-    with pytest.raises(ValueError, match="q.jsonl:2: another query has the id '1'. Expected unique ids"):
-        read_queries(write(tmp_path / "q.jsonl", '{"id": 1, "text": "a"}\n{"id": "1", "text": "b"}\n'))
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("q.txt", "", "there is no query"),
+        ("q.txt", "a\n\nb\n", "q.txt:2: the query is empty"),
+        (
+            "q.jsonl",
+            '{"id": 1, "text": "a"}\n{"id": "1", "text": "b"}\n',
+            "q.jsonl:2: another query has the id '1'. Expected unique ids",
+        ),
+    ],
+)
+def test_bad_queries(tmp_path, name, content, message):
+    with pytest.raises(ValueError, match=message):
+        read_queries(write(tmp_path / name, content))
 
 
 @pytest.mark.parametrize(
@@ -171,8 +197,11 @@ def test_queries(tmp_path):
 )
 def test_relevance(tmp_path, name, content):
     assert read_relevance(write(tmp_path / name, content)) == {"q": {"1": 2.0, "2": 0.0}}
-    without_grades = write(tmp_path / "r.tsv", "query_id\tpassage_id\na\t1\na\t2\nb\t1\n")
-    assert read_relevance(without_grades) == {"a": {"1": 1.0, "2": 1.0}, "b": {"1": 1.0}}
+
+
+def test_relevance_without_grades(tmp_path):
+    path = write(tmp_path / "r.tsv", "query_id\tpassage_id\na\t1\na\t2\nb\t1\n")
+    assert read_relevance(path) == {"a": {"1": 1.0, "2": 1.0}, "b": {"1": 1.0}}
 
 
 @pytest.mark.parametrize(
@@ -187,26 +216,36 @@ def test_relevance(tmp_path, name, content):
     ],
 )
 def test_bad_relevance(tmp_path, name, content, message):
-    with pytest.raises(ValueError) as error:
+    with pytest.raises(ValueError, match=re.escape(message)):
         read_relevance(write(tmp_path / name, content))
-    assert message in str(error.value)
 
 
-def test_missing_files(tmp_path):
-    for read, name in ((read_passages, "p.txt"), (read_passages, "p.jsonl"), (read_relevance, "r.tsv")):
-        with pytest.raises(ValueError, match=f"{name}: no such file"):
-            list(read(tmp_path / name))
+@pytest.mark.parametrize("name", ["p.txt", "p.jsonl"])
+def test_missing_files(tmp_path, name):
+    with pytest.raises(ValueError, match=f"{name}: no such file"):
+        list(read_passages(tmp_path / name))
+
+
+def test_a_missing_file_of_judgments(tmp_path):
+    with pytest.raises(ValueError, match="r.tsv: no such file"):
+        read_relevance(tmp_path / "r.tsv")
+
+
+def article(context, questions):
+    """An article with one paragraph, of SQuAD's format; `questions` are by id."""
+    entries = [{"id": name, "question": question, "answers": []} for name, question in questions.items()]
+    return {"title": "A", "paragraphs": [{"context": context, "qas": entries}]}
 
 
 def test_squad_paragraphs(tmp_path):
     """Two articles have the same paragraph: it is one passage."""
-    asked = [[("1", "who?"), ("2", "when?")], [("3", "where?")], [("4", "why?")]]
-    paragraphs = [
-        {"context": text, "qas": [{"id": name, "question": question, "answers": []} for name, question in questions]}
-        for text, questions in zip(["same", "other", "same"], asked, strict=True)
+    articles = [
+        article("same", {"1": "who?", "2": "when?"}),
+        article("other", {"3": "where?"}),
+        article("same", {"4": "why?"}),
     ]
-    content = {"version": "2.0", "data": [{"title": "A", "paragraphs": [part]} for part in paragraphs]}
-    found = read_squad(write(tmp_path / "squad.json", json.dumps(content)))
+    content = json.dumps({"version": "2.0", "data": articles})
+    found = read_squad(write(tmp_path / "squad.json", content))
     assert found.passages == [Passage("0", "same"), Passage("1", "other")]
     assert found.queries[2] == Query("3", "where?")
     assert found.relevance == {"1": {"0": 1}, "2": {"0": 1}, "3": {"1": 1}, "4": {"0": 1}}

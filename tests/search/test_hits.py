@@ -1,6 +1,7 @@
 """Cross-encoders that reorder hits, against `predict` on each pair."""
 
 import keras
+import numpy as np
 import pytest
 
 import keras_bert
@@ -9,7 +10,8 @@ from keras_bert.search.hits import ask
 from tests.search.conftest import TEXTS
 
 pytestmark = [pytest.mark.tensorflow, pytest.mark.usefixtures("eager_module")]
-HITS = [[{"id": str(number), "score": 0.5, "text": text, "title": "t"} for number, text in enumerate(TEXTS[:4])], []]
+SOME_HITS = [{"id": str(number), "score": 0.5, "text": text, "title": "t"} for number, text in enumerate(TEXTS[:4])]
+HITS = [SOME_HITS, []]
 
 
 @pytest.fixture(scope="module")
@@ -24,7 +26,10 @@ def classifier(saved):
 
 def test_regression(regression):
     found = keras_bert.search.rerank(regression, ["a c", "x"], HITS)
-    expected = {hit["id"]: regression.predict(("a c", f"t {hit['text']}".strip()))["value"] for hit in HITS[0]}
+    expected = {}
+    for hit in SOME_HITS:
+        answer = regression.predict(("a c", f"t {hit['text']}".strip()))
+        expected[hit["id"]] = answer["value"]
     assert {hit["id"]: hit["score"] for hit in found[0]} == pytest.approx(expected, abs=1e-5)
     assert [hit["id"] for hit in found[0]] == sorted(expected, key=expected.get, reverse=True)
     assert {hit["similarity"] for hit in found[0]} == {0.5}
@@ -55,23 +60,34 @@ def test_the_order_is_that_of_the_logits(config, pieces, tmp_path, options):
     hits = [{"id": str(number), "score": 0.5, "text": text} for number, text in enumerate(texts)]
     inputs = cross_encoder.preprocessor(12)((["x y"] * len(texts), texts))
     logits = keras.ops.convert_to_numpy(cross_encoder.model()(inputs)["logits"]).astype("float64")
-    order = logits[:, -1] - (logits[:, 0] if options["num_classes"] == 2 else 0.0)
-    expected = sorted(range(len(texts)), key=lambda number: (-order[texts.index(texts[number])], number))
+    order = logits[:, -1]
+    if options["num_classes"] == 2:
+        order = order - logits[:, 0]
+    first_of_text = [texts.index(text) for text in texts]
+    expected = np.argsort(-order[first_of_text], kind="stable").tolist()
     label = "LABEL_2" if "multi_label" in options else None
     found = keras_bert.search.rerank(cross_encoder, "x y", hits, label=label)
     assert [int(hit["id"]) for hit in found] == expected
     assert {hit["score"] for hit in found} == {1.0}
 
 
-def test_errors(bert, regression, classifier):
-    for model, options, message in (
-        (bert, {}, "must be a classifier or a regression model of pairs. Received: head='encoder'"),
-        (classifier, {}, "one of no, maybe, yes. Received: label=None"),
-        (classifier, {"label": "often"}, "one of no, maybe, yes. Received: label='often'"),
-        (regression, {"label": "yes"}, "is a regression model, without labels. Received: 'yes'"),
-    ):
-        with pytest.raises(ValueError, match=message):
-            keras_bert.search.rerank(model, ["a"], HITS[:1], **options)
+@pytest.mark.parametrize(
+    ("label", "message"),
+    [(None, "one of no, maybe, yes. Received: label=None"), ("often", "label")],
+)
+def test_labels_of_a_classifier(classifier, label, message):
+    with pytest.raises(ValueError, match=message):
+        keras_bert.search.rerank(classifier, ["a"], HITS[:1], label=label)
+
+
+def test_models_that_do_not_rerank(bert, regression):
+    with pytest.raises(ValueError, match="must be a classifier or a regression model of pairs. Received: head="):
+        keras_bert.search.rerank(bert, ["a"], HITS[:1])
+    with pytest.raises(ValueError, match="is a regression model, without labels. Received: 'yes'"):
+        keras_bert.search.rerank(regression, ["a"], HITS[:1], label="yes")
+
+
+def test_each_query_has_a_list_of_hits(regression):
     with pytest.raises(ValueError, match="`hits` must have 2 lists, one per query. Received: 1"):
         keras_bert.search.rerank(regression, ["a", "b"], HITS[:1])
 

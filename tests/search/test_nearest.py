@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from keras_bert.search.nearest import StoredVectors
-from tests.search.test_changes import build, passages_of
+from tests.search.small_indexes import build, passages_of
 
 WIDTH = 48
 
@@ -22,9 +22,19 @@ def vectors():
 
 def expected(stored, queries, top):
     """Returns the numbers and scores of a stable sort of all scores in float64."""
-    scores = np.stack([(stored.astype("float64") * query).sum(-1) for query in queries]).astype("float32")
+    scores = np.stack([(stored.astype("float64") * query).sum(-1) for query in queries])
+    scores = scores.astype("float32")
     order = np.argsort(-scores, axis=1, kind="stable")[:, :top]
     return order, np.take_along_axis(scores, order, 1)
+
+
+def stored_vectors(folder):
+    """Returns the vectors of all blocks as Faiss reads them."""
+    vectors = []
+    for path in sorted(folder.glob("vectors-*")):
+        part = faiss.read_index(str(path))
+        vectors.append(part.reconstruct_n(0, part.ntotal))
+    return np.concatenate(vectors)
 
 
 @pytest.mark.parametrize("dtype", ["float16", "int8"])
@@ -34,14 +44,10 @@ def test_order_and_scores_do_not_depend_on_the_number_of_queries(tmp_path, vecto
     """Equal vectors are in order, also where more of them have the last score than are wanted."""
     facts = build(tmp_path, passages_of(range(700)), vectors * scale, dtype=dtype, block=block)
     index = StoredVectors(tmp_path, facts)
-    stored = np.concatenate(
-        [
-            part.reconstruct_n(0, part.ntotal)
-            for part in (faiss.read_index(str(path)) for path in sorted(tmp_path.glob("vectors-*")))
-        ]
-    )
+    stored = stored_vectors(tmp_path)
     # Some queries are vectors that occur many times.
-    queries = np.concatenate([np.random.default_rng(2).standard_normal((60, WIDTH)), vectors[:40]]).astype("float32")
+    random_queries = np.random.default_rng(2).standard_normal((60, WIDTH))
+    queries = np.concatenate([random_queries, vectors[:40]]).astype("float32")
     for top in (1, 10, 200, 700):
         numbers, scores = expected(stored, queries, top)
         for count in (1, 3, 63, 64, 100):
@@ -81,11 +87,3 @@ def test_empty_queries(tmp_path, vectors):
     index = StoredVectors(tmp_path, build(tmp_path, passages_of(range(700)), vectors))
     numbers, scores = index.nearest(np.zeros([0, WIDTH], "float32"), 3)
     assert numbers.shape == scores.shape == (0, 3)
-
-
-def test_the_part_of_a_graph_is_that_of_blocks(tmp_path, vectors, monkeypatch):
-    """Blocks and parts of other sizes: all vectors are in the graph, in order."""
-    monkeypatch.setattr("keras_bert.search.vector_files.GRAPH_PART", 100)
-    facts = build(tmp_path, passages_of(range(700)), vectors, block=64, approximate=True)
-    graph = faiss.read_index(str(tmp_path / f"graph-{facts.graph:05}.faiss"))
-    np.testing.assert_array_equal(graph.reconstruct_n(0, 700), vectors)
