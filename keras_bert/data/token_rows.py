@@ -53,6 +53,12 @@ class Ids(CompactRows):
         self.dtype = dtype
         self.shape = ragged.shape
 
+    @property
+    def nbytes(self):
+        """The number of bytes in memory."""
+        tensors = (self._ragged.flat_values, *self._ragged.nested_row_splits)
+        return sum(tensor.numpy().nbytes for tensor in tensors)
+
     def row_lengths(self):
         lengths = self._ragged.nested_row_lengths()[-1]
         return tf.reshape(lengths, [int(size) for size in self.shape[:-1]])
@@ -92,6 +98,11 @@ class Runs(CompactRows):
         self._lengths = lengths
         self.dtype = dtype
         self.shape = tf.TensorShape([*lengths.shape, None])
+
+    @property
+    def nbytes(self):
+        """The number of bytes in memory."""
+        return self._starts.numpy().nbytes + self._lengths.numpy().nbytes
 
     def row_lengths(self):
         return tf.cast(self._lengths, tf.int64)

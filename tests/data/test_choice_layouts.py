@@ -1,8 +1,7 @@
-"""Where the columns of questions with choices are found, and how labels name the choices."""
+"""Where the columns of questions with choices are found."""
 
 import pytest
 
-from keras_bert.data.choice_labels import SeenLabel, described_keys, find_numbering, index_of
 from keras_bert.data.choice_layouts import COLUMNS, Layout, NamedColumns, find_layout
 from keras_bert.data.sources import PythonRows
 
@@ -32,7 +31,9 @@ def rows(names):
 def test_layouts(names, layout):
     assert find_layout(rows(names), NamedColumns(), labeled=True) == layout
     unlabeled = find_layout(rows(names), NamedColumns(), labeled=None)
-    assert (unlabeled.label, unlabeled.choices, unlabeled.text) == (None, layout.choices, layout.text)
+    assert unlabeled.label is None
+    assert unlabeled.choices == layout.choices
+    assert unlabeled.text == layout.text
     assert layout.is_swag == ("sent2" in names)
 
 
@@ -48,7 +49,7 @@ def test_named_columns():
 
 
 def test_known_data_sets_are_all_recognized_by_other_columns():
-    assert len({frozenset(columns) for columns in COLUMNS}) == len(COLUMNS)
+    assert len(set(map(frozenset, COLUMNS))) == len(COLUMNS)
 
 
 def test_required_columns_name_their_parameters():
@@ -60,27 +61,3 @@ def test_required_columns_name_their_parameters():
         "key": "label_column",
         "question": None,
     }
-
-
-@pytest.mark.parametrize(
-    ("labels", "has_letters", "first"),
-    [
-        ([("0", 3), ("2", 3)], False, 0),
-        ([("3", 3), ("1", 3)], False, 1),
-        ([("C", 3), (2, 2)], True, 1),
-        ([("b", 3)], True, None),
-        ([("0", 3), ("7", 3)], False, 0),  # No choice has the second label, which is reported later.
-        ([], False, None),
-    ],
-)
-def test_numbering(labels, has_letters, first):
-    seen = [SeenLabel(line, label, last) for line, (label, last) in enumerate(labels)]
-    numbering = find_numbering(rows("question A B key"), Layout("question", ["A", "B"], "key"), seen)
-    assert (numbering.has_letters, numbering.first) == (has_letters, first)
-    assert numbering.first_key == ("A" if has_letters or first is None else str(first))
-
-
-def test_labels():
-    assert [index_of(label, 1) for label in ("A", " c ", "1", 2, True, "x1", None)] == [0, 2, 0, 1, None, None, None]
-    assert described_keys(None, 3) == "A to C, 0 to 2 or 1 to 3"
-    assert described_keys(1, 2) == "A to B or 1 to 2"

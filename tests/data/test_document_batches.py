@@ -1,5 +1,7 @@
 """Batches of documents with several windows: each row once, padded windows, other numbers of windows."""
 
+import itertools
+
 import numpy as np
 import pytest
 
@@ -22,19 +24,31 @@ def documents():
     return rows
 
 
-def feature(documents, compacted=True):
-    windows = tf.ragged.constant([window for row in documents for window in row], dtype=tf.int32)
-    return DocumentRows(compact(windows) if compacted else windows, [len(row) for row in documents])
+def windows_of(documents):
+    """Returns the windows of all documents, ragged."""
+    windows = list(itertools.chain.from_iterable(documents))
+    return tf.ragged.constant(windows, dtype=tf.int32)
 
 
-def lists(padded):
-    """Returns the windows of padded rows without zeros; windows without tokens are absent."""
-    return [[[token for token in window if token] for window in row if any(window)] for row in padded.tolist()]
+def counts_of(documents):
+    return [len(windows) for windows in documents]
 
 
-@pytest.mark.parametrize("compacted", [True, False])
-def test_rows(documents, compacted):
-    rows = feature(documents, compacted)
+def feature(documents):
+    return DocumentRows(compact(windows_of(documents)), counts_of(documents))
+
+
+def without_padding(windows):
+    """Returns the windows of a padded row without zeros; windows without tokens are absent."""
+    return [window[window > 0].tolist() for window in windows if window.any()]
+
+
+@pytest.mark.parametrize("is_compact", [True, False])
+def test_rows(documents, is_compact):
+    windows = windows_of(documents)
+    if is_compact:
+        windows = compact(windows)
+    rows = DocumentRows(windows, counts_of(documents))
     assert rows.to_list() == documents
     assert rows.shape.as_list() == [50, None, None]
     assert rows.row_lengths().numpy().tolist() == [sum(map(len, row)) for row in documents]
@@ -45,7 +59,7 @@ def test_rows(documents, compacted):
     assert joined([take(rows, [3]), take(rows, some)]).to_list() == [documents[3], *expected]
     padded = rows.padded(tf.constant(some), tf.constant([6, 8]))
     assert padded.shape == (4, 6, 8)
-    assert lists(padded.numpy()) == expected
+    assert list(map(without_padding, padded.numpy())) == expected
 
 
 @pytest.mark.parametrize(
@@ -53,8 +67,11 @@ def test_rows(documents, compacted):
 )
 def test_every_document_once(documents, options):
     labels = np.arange(50)
-    batches = DocumentBatches({"token_ids": feature(documents)}, labels, **{"batch_size": 8, "seed": 3, **options})
-    assert (batches.num_examples, batches.windows, batches.sequence_length) == (50, 6, 8)
+    settings = {"batch_size": 8, "seed": 3} | options
+    batches = DocumentBatches({"token_ids": feature(documents)}, labels, **settings)
+    assert batches.num_examples == 50
+    assert batches.windows == 6
+    assert batches.sequence_length == 8
     for epoch in range(2):
         seen = []
         computed = 0
@@ -66,8 +83,8 @@ def test_every_document_once(documents, options):
                 assert len(ids) == batches.batch_size
             computed += ids.size
             real = weights.numpy() > 0
-            for row, windows in zip(targets.numpy()[real], lists(ids[real]), strict=True):
-                assert windows == documents[row]
+            for row, windows in zip(targets.numpy()[real], ids[real], strict=True):
+                assert without_padding(windows) == documents[row]
                 seen.append(row)
         assert sorted(seen) == labels.tolist()
         if epoch == 0:
@@ -80,7 +97,7 @@ def test_every_document_once(documents, options):
 
 def test_short_documents_are_those_of_batches(documents):
     single = [row[:1] for row in documents]
-    ids = tf.ragged.constant([row[0] for row in single], dtype=tf.int32)
+    ids = windows_of(single)
     batches = DocumentBatches({"token_ids": feature(single)}, np.arange(50), batch_size=8, seed=1)
     expected = Batches({"token_ids": ids}, np.arange(50), batch_size=8, seed=1)
     assert batches.computed == expected.computed

@@ -1,6 +1,8 @@
 """Texts and targets of all forms, the tasks that follow from them, and what is refused."""
 
 import types
+from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -16,13 +18,17 @@ from keras_bert.tasks import registry
 
 tf = pytest.importorskip("tensorflow")
 NAMES = {task.name for task in registry.TASKS}
-TEXTS, PAIRS = ["a", "b c"], [("a", "d"), ("b c", "e")]
-WORDS, TAGS = [["a"], ["b", "c"], ["d"]], [["O"], ["O", "B-X"], ["O"]]
+TEXTS = ["a", "b c"]
+PAIRS = [("a", "d"), ("b c", "e")]
+WORDS = [["a"], ["b", "c"], ["d"]]
+TAGS = [["O"], ["O", "B-X"], ["O"]]
+ROWS_OF_TEXTS = [{"text": "a"}, {"text": "b c"}]
 
 
-def frames():
-    """The classes of data frames."""
-    return [pytest.importorskip("pandas").DataFrame, pytest.importorskip("polars").DataFrame]
+@pytest.fixture(params=["pandas", "polars"])
+def frame(request):
+    """The class of data frames."""
+    return pytest.importorskip(request.param).DataFrame
 
 
 @pytest.mark.parametrize(
@@ -38,7 +44,7 @@ def frames():
         (lambda frame: (frame[["text", "pair"]],), "embedding", PAIRS, None),
     ],
 )
-def test_frames(read, task, rows, targets):
+def test_frames(frame, read, task, rows, targets):
     columns = {
         "text": TEXTS,
         "pair": ["d", "e"],
@@ -49,23 +55,19 @@ def test_frames(read, task, rows, targets):
         "none": [0, 0],
         "lists": [["x"], ["x", "y"]],
     }
-    for make in frames():
-        found = in_memory.read(*read(make(columns)))
-        assert found == (rows, targets)
-        assert task not in NAMES or infer(*found).name == task
+    found = in_memory.read(*read(frame(columns)))
+    assert found == (rows, targets)
+    assert task not in NAMES or infer(*found).name == task
 
 
-def test_frames_without_the_name_of_the_targets():
-    for make in frames():
-        frame = make({"text": TEXTS, "number": [1, 0]})
-        with pytest.raises(ValueError, match="two columns of texts. Received: 'number' with values such as 1. Choose"):
-            in_memory.read(frame)
-        with pytest.raises(
-            ValueError, match="column of `texts`, a data frame or rows. Received: 'stars' for a data frame with"
-        ):
-            in_memory.read(frame, "stars")
-        with pytest.raises(ValueError, match="has a column 'label'. Name the column of the targets"):
-            in_memory.read(make({"text": TEXTS, "label": ["x", "y"]}))
+def test_frames_without_the_name_of_the_targets(frame):
+    numbers = frame({"text": TEXTS, "number": [1, 0]})
+    with pytest.raises(ValueError, match="two columns of texts. Received: 'number' with values such as 1. Choose"):
+        in_memory.read(numbers)
+    with pytest.raises(ValueError, match="column of `texts`, .* Received: 'stars' for a data frame with"):
+        in_memory.read(numbers, "stars")
+    with pytest.raises(ValueError, match="has a column 'label'. Name the column of the targets"):
+        in_memory.read(frame({"text": TEXTS, "label": ["x", "y"]}))
 
 
 def test_frames_of_pandas():
@@ -95,16 +97,22 @@ def test_lists_arrays_and_tensors(texts, targets, rows, found):
     assert in_memory.read(texts, targets) == (rows, found)
 
 
-def test_frames_and_datasets_of_predict():
-    for make in frames():
-        pairs = make({"text": TEXTS, "pair": ["d", "e"]})
-        assert read_rows(pairs) == ([{"text": "a", "pair": "d"}, {"text": "b c", "pair": "e"}], False)
-        assert read_rows(pairs["text"]) == ([{"text": "a"}, {"text": "b c"}], False)
-    assert read_rows([["b", "c d"], "a"], words=True) == ([{"words": "b c\td", "text": "b c d"}, {"text": "a"}], False)
+def test_frames_of_predict(frame):
+    pairs = frame({"text": TEXTS, "pair": ["d", "e"]})
+    assert read_rows(pairs) == ([{"text": "a", "pair": "d"}, {"text": "b c", "pair": "e"}], False)
+    assert read_rows(pairs["text"]) == (ROWS_OF_TEXTS, False)
+
+
+def test_words_of_predict():
+    rows, _ = read_rows([["b", "c d"], "a"], words=True)
+    assert rows == [{"words": "b c\td", "text": "b c d"}, {"text": "a"}]
+
+
+def test_tensors_and_datasets_of_predict():
+    assert read_rows(tf.constant(TEXTS)) == (ROWS_OF_TEXTS, False)
+    assert read_rows(tf.constant([["a", "b"]])) == ([{"text": "a", "pair": "b"}], False)
     dataset = tf.data.Dataset.from_tensor_slices(TEXTS)
-    assert read_rows(dataset.batch(2)) == ([{"text": "a"}, {"text": "b c"}], False)
-    for texts, rows in ((TEXTS, [{"text": "a"}, {"text": "b c"}]), ([["a", "b"]], [{"text": "a", "pair": "b"}])):
-        assert read_rows(tf.constant(texts)) == (rows, False)
+    assert read_rows(dataset.batch(2)) == (ROWS_OF_TEXTS, False)
     with pytest.raises(ValueError, match="must be a text or a list of texts, .* Received: texts=<tf.Tensor"):
         read_rows(tf.constant("a"))
     with pytest.raises(ValueError, match="a dataset with targets. Expected texts alone"):
@@ -115,36 +123,56 @@ def test_values_that_no_file_has():
     pandas = pytest.importorskip("pandas")
     with pytest.raises(ValueError, match="of labels must be 0 and 1, or true and false. Received: 2"):
         in_memory.read(TEXTS, pandas.DataFrame({"x": [1, 2], "y": [0, 1]}))
-    assert in_memory.read(TEXTS, pandas.Series(["x", pandas.NA]))[1] == in_memory.read(TEXTS, ["x", np.nan])[1]
+    _, missing = in_memory.read(TEXTS, pandas.Series(["x", pandas.NA]))
+    assert missing == in_memory.read(TEXTS, ["x", np.nan])[1]
+
+
+def test_dates_are_no_classes():
+    pandas = pytest.importorskip("pandas")
+    dates = [pandas.Timestamp("2020-01-01")] * 2
+    rows = PythonRows("texts", task_rows(registry.task_named("classification"), "texts", TEXTS, dates))
     with pytest.raises(ValueError, match=r"must be strings, numbers, .* Received: Timestamp\("):
-        _ = PythonRows(
-            "texts",
-            task_rows(registry.task_named("classification"), "texts", TEXTS, [pandas.Timestamp("2020-01-01")] * 2),
-        ).values
+        list(rows.values)
+
+
+slices = tf.data.Dataset.from_tensor_slices
 
 
 @pytest.mark.parametrize("batched", [False, True])
-def test_datasets(batched):
-    for texts, rows in ((TEXTS, TEXTS), (tuple(zip(*PAIRS, strict=True)), PAIRS)):
-        dataset = tf.data.Dataset.from_tensor_slices((tuple(map(list, texts)) if texts is not TEXTS else texts, [3, 4]))
-        assert in_memory.read(dataset.batch(2) if batched else dataset) == (rows, [3, 4])
-    dataset = tf.data.Dataset.from_tensor_slices((TEXTS, [[1, 0], [1, 1]]))
-    assert in_memory.read(dataset.batch(2) if batched else dataset) == (TEXTS, [["0"], ["0", "1"]])
+@pytest.mark.parametrize(
+    ("dataset", "expected"),
+    [
+        (slices((TEXTS, [3, 4])), (TEXTS, [3, 4])),
+        (slices(((["a", "b c"], ["d", "e"]), [3, 4])), (PAIRS, [3, 4])),
+        (slices((TEXTS, [[1, 0], [1, 1]])), (TEXTS, [["0"], ["0", "1"]])),
+        (slices((PAIRS, [3, 4])), (PAIRS, [3, 4])),
+    ],
+    ids=["texts", "pairs", "labels", "arrays of pairs"],
+)
+def test_datasets(dataset, expected, batched):
+    if batched:
+        dataset = dataset.batch(2)
+    assert in_memory.read(dataset) == expected
 
 
-def test_datasets_of_words_and_of_arrays_of_pairs():
+def test_datasets_of_words():
     """Batches have one size, but for the last one; sentences do not."""
-    slices = tf.data.Dataset.from_tensor_slices
     dataset = slices((tf.ragged.constant(WORDS), tf.ragged.constant(TAGS)))
-    assert in_memory.read(dataset) == in_memory.read(dataset.ragged_batch(2)) == (WORDS, TAGS)
-    pairs = slices((PAIRS, [3, 4]))
-    assert in_memory.read(pairs) == in_memory.read(pairs.batch(2)) == (PAIRS, [3, 4])
+    assert in_memory.read(dataset) == (WORDS, TAGS)
+    assert in_memory.read(dataset.ragged_batch(2)) == (WORDS, TAGS)
+
+
+def test_datasets_whose_rows_may_be_batches():
     sentences = slices(([["a", "b"], ["c", "d"]], [["O", "B-X"], ["O", "O"]]))
     with pytest.raises(ValueError, match="may be words with tags, or batches of words with classes. Expected lists"):
         in_memory.read(sentences)
     assert in_memory.read(sentences.unbatch()) == (["a", "b", "c", "d"], ["O", "B-X", "O", "O"])
+
+
+def test_datasets_whose_last_batch_is_smaller():
     texts = slices((["a b", "c", "d"], ["x", "y", "x"]))
-    assert in_memory.read(texts.batch(2)) == in_memory.read(texts) == (["a b", "c", "d"], ["x", "y", "x"])
+    assert in_memory.read(texts) == (["a b", "c", "d"], ["x", "y", "x"])
+    assert in_memory.read(texts.batch(2)) == (["a b", "c", "d"], ["x", "y", "x"])
 
 
 def test_empty_texts_of_predict(caplog):
@@ -171,17 +199,32 @@ def test_empty_texts_of_predict(caplog):
 def test_the_task_follows_from_the_first_target(row, target, task):
     if task not in NAMES:
         pytest.skip("no such task")
-    # A first target that is empty, or a whole number among floats, decides nothing.
-    first = [] if isinstance(target, list) and isinstance(row, str) else 1 if isinstance(target, float) else target
-    assert infer([row, row], [target, target]).name == infer([row, row], [first, target]).name == task
+    assert infer([row, row], [target, target]).name == task
+
+
+@pytest.mark.parametrize(
+    ("first", "target", "task"),
+    [
+        (1, 0.5, "regression"),
+        ([], ["x", "y"], "multi_label"),
+        ([], [(0, 1, "K")], "tagging"),
+        ([], [{"start": 0, "end": 1, "label": "K"}], "tagging"),
+    ],
+)
+def test_a_first_target_that_decides_nothing(first, target, task):
+    """One that is empty, or a whole number among floats."""
+    if task not in NAMES:
+        pytest.skip("no such task")
+    assert infer(["a", "a"], [first, target]).name == task
 
 
 def test_answers():
     """Answers without a position are at their first occurrence; those of the hub and of SQuAD have one."""
-    row = {"question": "a", "context": "d é d"}
     start = {"text": "d", "answer_start": 4}
-    targets = ["d", ["é", "d"], start, [start], {"text": ["d"], "answer_start": [4]}, None, []]
-    asked = questions.read(PythonRows("texts", [{**row, "answers": target} for target in targets]))
+    rows = []
+    for answers in ("d", ["é", "d"], start, [start], {"text": ["d"], "answer_start": [4]}, None, []):
+        rows.append({"question": "a", "context": "d é d", "answers": answers})
+    asked = questions.read(PythonRows("texts", rows))
     assert asked.golds == [["d"], ["é", "d"], ["d"], ["d"], ["d"], [], []]
     assert asked.spans == [[(0, 1)], [(2, 4), (0, 1)], [(5, 6)], [(5, 6)], [(5, 6)], [], []]
     assert asked.version_2
@@ -199,6 +242,7 @@ def test_answers():
         ([], None, "`texts` is empty"),
         (["a"], [1, 2], "`texts` has 1 rows, but there are 2 targets"),
         (["a"], "label", "the name of a column of `texts`, a data frame or rows. Received: 'label' for list$"),
+        (["a"], 1, "Received: 1 for list"),
         (
             [{"tokens": ["a"], "pos_tags": ["N"]}],
             "pos_tag",
@@ -210,7 +254,6 @@ def test_answers():
         (tf.data.Dataset.from_tensors("a").repeat(), None, "a dataset without an end"),
         ([b"\xff"], ["x"], "invalid start byte"),
         (["a"], np.array([[1, 2]]), r"targets\[0\]: the column '1' of labels must be 0 and 1"),
-        (["a"], 1, "the name of a column of `texts`, a data frame or rows. Received: 1 for list"),
         (["a", "b"], [1.0, 0.0], "whole numbers as floats. Expected task='regression', or"),
         (["a", "b", "c"], [0.0, np.nan, 1.0], r"^targets\[1\] is missing. Expected a target for each text"),
         ([np.nan, "b"], [0, 1], r"^`texts\[0\]` is missing. Expected a text"),
@@ -237,76 +280,135 @@ class DataSet(list):
     features = types.SimpleNamespace(to_dict=dict)
 
 
-# For each task: rows, whose layout finds other targets; the named column, which no layout knows; what is read of it.
-WORDS_OF = {"id": ["1", "2"], "tokens": [["a", "b"], ["c"]]}
-PASSAGES_OF = {"query": ["a", "b"], "passage": ["c", "d"]}
+class Named(NamedTuple):
+    """Rows with a column of targets that no layout of the task knows, beside one that it takes for the targets."""
+
+    task: str
+    columns: dict
+    target: str  # The named column.
+    read: Callable  # What is read of the rows of the task.
+    expected: object
+
+
+def tagged_spans(rows):
+    spans = []
+    for row in rows.entities:
+        spans.append([(span.type, span.start) for span in row])
+    return spans
+
+
 NAMED = {
-    "tagging": (
-        {**WORDS_OF, "ner_tags": [["B-X", "O"], ["O"]], "word_classes": [["N", "V"], ["N"]]},
+    "tagging": Named(
+        "tagging",
+        {
+            "id": ["1", "2"],
+            "tokens": [["a", "b"], ["c"]],
+            "ner_tags": [["B-X", "O"], ["O"]],
+            "word_classes": [["N", "V"], ["N"]],
+        },
         "word_classes",
-        lambda read: read.tags,
+        lambda rows: rows.tags,
         [["N", "V"], ["N"]],
     ),
-    "spans": (
+    "spans": Named(
+        "tagging",
         {"text": ["a b", "c"], "entities": [[(0, 1, "X")], [(0, 1, "X")]], "marks": [[(2, 3, "Y")], []]},
         "marks",
-        lambda read: [[(span.type, span.start) for span in row] for row in read.entities],
+        tagged_spans,
         [[("Y", 2)], []],
     ),
-    "questions": (
+    "questions": Named(
+        "questions",
         {"question": ["q", "r"], "context": ["a b a", "c d"], "answers": ["a", "c"], "long": ["a b", "d"]},
         "long",
-        lambda read: read.golds,
+        lambda rows: rows.golds,
         [["a b"], ["d"]],
     ),
-    "scores": (
-        {**PASSAGES_OF, "id": [0, 1], "score": [0.0, 0.5], "likeness": [1.0, 0.25]},
+    "scores": Named(
+        "embedding",
+        {"query": ["a", "b"], "passage": ["c", "d"], "id": [0, 1], "score": [0.0, 0.5], "likeness": [1.0, 0.25]},
         "likeness",
-        lambda read: read.scores,
+        lambda rows: rows.scores,
         [1.0, 0.25],
     ),
-    "inference": (
-        {**PASSAGES_OF, "id": [0, 1], "label": ["contradiction"] * 2, "relation": ["entailment"] * 2},
+    "inference": Named(
+        "embedding",
+        {
+            "query": ["a", "b"],
+            "passage": ["c", "d"],
+            "id": [0, 1],
+            "label": ["contradiction", "contradiction"],
+            "relation": ["entailment", "entailment"],
+        },
         "relation",
-        lambda read: (read.kind, read.queries),
+        lambda rows: (rows.kind, rows.queries),
         ("pairs", ["a", "b"]),
     ),
-    "choices": (
+    "choices": Named(
+        "multiple_choice",
         {"question": ["q", "r"], "choices": [["a", "b"], ["c", "d"]], "label": ["A", "A"], "gold": ["B", "A"]},
         "gold",
-        lambda read: read.labels,
+        lambda rows: rows.labels,
         [1, 0],
     ),
-    "classes": (
+    "classes": Named(
+        "classification",
         {"premise": ["a", "b"], "hypothesis": ["c", "d"], "label": ["x", "y"], "kind": ["v", "u"]},
         "kind",
-        lambda read: (read.text, read.labels),
+        lambda rows: (rows.text, rows.labels),
         (["a", "b"], [1, 0]),
     ),
 }
-TASKS_OF = {"spans": "tagging", "scores": "embedding", "inference": "embedding", "choices": "multiple_choice"}
-TASKS_OF |= {"tagging": "tagging", "questions": "questions", "classes": "classification"}
-NAMED = {name: case for name, case in NAMED.items() if TASKS_OF[name] in NAMES}
+NAMED = {name: case for name, case in NAMED.items() if case.task in NAMES}
+
+
+def dicts_of(columns):
+    """Returns rows as dicts, given their columns."""
+    return [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
+
+
+def check_named(case, texts, targets):
+    """Asserts that the targets of a case are read, whatever the form of the texts."""
+    task = "embedding" if case.task == "embedding" else None
+    data = fit_data.read_data(texts, targets, task, None, None, 1)
+    cls = registry.task_named(case.task)
+    assert data.task is cls
+    found = cls.rows.read(data.train, data.dev, cls.Settings())
+    train = found.train
+    if isinstance(train, list):
+        train = train[0]
+    assert case.read(train) == case.expected
+
+
+@pytest.mark.parametrize("form", [list, iter, DataSet])
+@pytest.mark.parametrize("name", NAMED)
+def test_named_targets_of_rows(name, form):
+    case = NAMED[name]
+    check_named(case, form(dicts_of(case.columns)), case.target)
+
+
+@pytest.mark.parametrize("name", [name for name in NAMED if name != "spans"])
+def test_named_targets_of_frames(name, frame):
+    """Frames have no lists of strings and numbers."""
+    case = NAMED[name]
+    check_named(case, frame(case.columns), case.target)
+
+
+@pytest.mark.parametrize("name", [name for name in NAMED if name != "spans"])
+def test_named_targets_of_arrow(name):
+    arrow = pytest.importorskip("pyarrow")
+    case = NAMED[name]
+    check_named(case, arrow.Table.from_pydict(case.columns), case.target)
 
 
 @pytest.mark.parametrize("name", NAMED)
-def test_named_targets_are_read_in_every_form(name):
-    """Also beside a column that the layout of the task takes for the targets, and as a list."""
-    arrow = pytest.importorskip("pyarrow")
-    columns, target, read, expected = NAMED[name]
-    cls = registry.task_named(TASKS_OF[name])
-    rows = [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
-    forms = [rows, iter(rows), DataSet(rows)]
-    if name != "spans":  # Arrow has no lists of strings and numbers.
-        forms.append(arrow.Table.from_pydict(columns))
-        forms += [make(columns) for make in frames()]
-    without = [{column: value for column, value in row.items() if column != target} for row in rows]
-    for form, targets in [*((form, target) for form in forms), (rows, columns[target]), (without, columns[target])]:
-        data = fit_data.read_data(form, targets, None if cls.name != "embedding" else "embedding", None, None, 1)
-        assert data.task is cls, type(form)
-        found = cls.rows.read(data.train, data.dev, cls.Settings())
-        train = found.train[0] if isinstance(found.train, list) else found.train
-        assert read(train) == expected, type(form)
+def test_targets_as_a_list(name):
+    """Beside rows that have them, too, and beside rows without."""
+    case = NAMED[name]
+    targets = case.columns[case.target]
+    check_named(case, dicts_of(case.columns), targets)
+    others = {column: values for column, values in case.columns.items() if column != case.target}
+    check_named(case, dicts_of(others), targets)
 
 
 def test_rows_and_a_list_of_targets_of_another_length():
@@ -315,19 +417,24 @@ def test_rows_and_a_list_of_targets_of_another_length():
 
 
 @pytest.mark.parametrize("names", [("premise", "hypothesis"), ("question", "sentence"), ("query", "passage")])
-def test_names_win_over_the_order_of_columns(names):
-    """Frames have the pairs that rows with the same columns have; unknown names stay in their order."""
-    values = {names[0]: ["a", "b"], names[1]: ["c", "d"]}
-    for make in frames():
-        for order in (names, names[::-1]):
-            frame = make({name: values[name] for name in order})
-            assert in_memory.read(frame)[0] == [("a", "c"), ("b", "d")]
-            assert read_rows(frame)[0][1] == {"text": "b", "pair": "d"}
-            labelled = make({**{name: values[name] for name in order}, "kind": ["x", "y"]})
-            data = fit_data.read_data(labelled, "kind", "classification", None, None, 1)
-            assert next(row for _, row in data.train.values) == {"text": "a", "pair": "c", "label": "x"}
-        unknown = make({"b": ["c", "d"], "a": ["a", "b"]})
-        assert in_memory.read(unknown)[0] == [("c", "a"), ("d", "b")]
+@pytest.mark.parametrize("is_reversed", [False, True])
+def test_names_win_over_the_order_of_columns(frame, names, is_reversed):
+    """Frames have the pairs that rows with the same columns have."""
+    columns = {names[0]: ["a", "b"], names[1]: ["c", "d"]}
+    if is_reversed:
+        columns = dict(reversed(columns.items()))
+    pairs = frame(columns)
+    assert in_memory.read(pairs)[0] == [("a", "c"), ("b", "d")]
+    assert read_rows(pairs)[0][1] == {"text": "b", "pair": "d"}
+    labelled = frame(columns | {"kind": ["x", "y"]})
+    data = fit_data.read_data(labelled, "kind", "classification", None, None, 1)
+    _, row = next(iter(data.train.values))
+    assert row == {"text": "a", "pair": "c", "label": "x"}
+
+
+def test_unknown_names_stay_in_their_order(frame):
+    unknown = frame({"b": ["c", "d"], "a": ["a", "b"]})
+    assert in_memory.read(unknown)[0] == [("c", "a"), ("d", "b")]
 
 
 def test_columns_that_a_model_was_trained_on():

@@ -69,7 +69,7 @@ def test_lines_across_blocks(tmp_path, monkeypatch):
     path.write_bytes(content)
     expected = ["é\r\n", "\n", "  \n", "üü a\n"]
     for size in range(1, len(content) + 1):
-        monkeypatch.setattr(text_files, "_BLOCK", size)
+        monkeypatch.setattr(text_files, "BLOCK_BYTES", size)
         path.write_bytes(content)
         assert list(text_files.stream_text(path)) == expected
         path.write_bytes(content + b"a\xff\n")
