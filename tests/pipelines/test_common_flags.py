@@ -16,15 +16,33 @@ COUNT = 20
 SHARE = 0.25
 SEED = 3
 TAGS = [["B-PER", "O"], ["O", "B-LOC"]]
-LABELLED = [{"text": f"text {n}", "label": ("good", "bad")[n % 2]} for n in range(COUNT)]
-SCORED = [{"text": f"text {n}", "label": n / 10} for n in range(COUNT)]
-CHOICES = [{"text": f"text {n}", "choices": [f"a {n}", f"b {n}"], "label": n % 2} for n in range(COUNT)]
-PAIRS = [{"query": f"query {n}", "passage": f"passage {n}"} for n in range(COUNT)]
-SENTENCES = [{"tokens": ["Ada", f"word{n}"], "tags": TAGS[n % 2]} for n in range(COUNT)]
+NUMBERS = range(COUNT)
 ANSWERS = {"text": ["Ada"], "answer_start": [0]}
-QUESTIONS = [
-    {"id": f"id {n}", "question": f"who {n}?", "context": f"Ada {n}.", "answers": ANSWERS} for n in range(COUNT)
-]
+
+
+def choices_row(number):
+    return {
+        "text": f"text {number}",
+        "choices": [f"a {number}", f"b {number}"],
+        "label": number % 2,
+    }
+
+
+def question_row(number):
+    return {
+        "id": f"id {number}",
+        "question": f"who {number}?",
+        "context": f"Ada {number}.",
+        "answers": ANSWERS,
+    }
+
+
+LABELLED = [{"text": f"text {number}", "label": ("good", "bad")[number % 2]} for number in NUMBERS]
+SCORED = [{"text": f"text {number}", "label": number / 10} for number in NUMBERS]
+CHOICES = list(map(choices_row, NUMBERS))
+PAIRS = [{"query": f"query {number}", "passage": f"passage {number}"} for number in NUMBERS]
+SENTENCES = [{"tokens": ["Ada", f"word{number}"], "tags": TAGS[number % 2]} for number in NUMBERS]
+QUESTIONS = list(map(question_row, NUMBERS))
 
 
 def first_choices(rows):
@@ -164,7 +182,8 @@ def test_parts_of_several_files(flag, tmp_path, monkeypatch):
     """The files of `run_squad` are trained on one after the other."""
     monkeypatch.chdir(tmp_path)
     write_jsonl(tmp_path / "a.jsonl", QUESTIONS)
-    write_jsonl(tmp_path / "b.jsonl", [{**row, "id": f"b {row['id']}"} for row in QUESTIONS])
+    others = [row | {"id": f"other {row['id']}"} for row in QUESTIONS]
+    write_jsonl(tmp_path / "b.jsonl", others)
     value = {"validation_split": SHARE, "folds": 2}[flag]
     flags = {"train_file": "a.jsonl,b.jsonl", flag: value}
     arguments = parsed_flags("run_squad", tmp_path, **flags)
@@ -181,11 +200,13 @@ def test_sentences_of_conll(tmp_path):
 
 def test_predictions_for_the_rows_of_json_that_are_drawn(tmp_path):
     """In the form of the file, without the others."""
-    rows = [{**row, "id": number} for number, row in enumerate(SENTENCES)]
+    rows = [row | {"id": number} for number, row in enumerate(SENTENCES)]
     write_jsonl(tmp_path / "train.jsonl", rows)
     dev = read_by("run_tagging", tmp_path).dev
     dev.write(tmp_path / "predicted.jsonl", dev.entities)
-    expected = [{**rows[number], "predicted": rows[number]["tags"]} for number in drawn_numbers()]
+    expected = []
+    for number in drawn_numbers():
+        expected.append(rows[number] | {"predicted": rows[number]["tags"]})
     assert read_jsonl(tmp_path / "predicted.jsonl") == expected
 
 
@@ -224,33 +245,39 @@ def test_a_flag_that_a_message_proposes_can_be_pasted(column, tmp_path):
     assert shlex.split(proposed) == [f"--text_column={column}"]
 
 
+AUTHORS = [f"author {number // 2}" for number in NUMBERS]
+
+
+def with_authors(rows):
+    """Returns rows with a column of authors, who have two rows each."""
+    return [row | {"author": author} for row, author in zip(rows, AUTHORS, strict=True)]
+
+
 @pytest.mark.parametrize("task", COMMANDS)
 def test_groups_of_a_column(tmp_path, task):
     """Each row has its own group."""
     command, rows, texts = COMMANDS[task]
-    groups = [f"author {number // 2}" for number in range(COUNT)]
-    grouped = [{**row, "author": group} for row, group in zip(rows, groups, strict=True)]
+    grouped = with_authors(rows)
     write_jsonl(tmp_path / "train.jsonl", grouped)
     flags = {"folds": 2, "group_column": "author", "max_train_examples": 9}
     arguments = parsed_flags(command, tmp_path, **flags, **TASK_FLAGS.get(task, {}))
     divided = data_of(command, arguments).divided
     assert [number_in(text) for text in texts(divided)] == list(range(9))
-    assert arguments.create_folds(divided).groups == groups[:9]
+    assert arguments.create_folds(divided).groups == AUTHORS[:9]
 
 
 @pytest.mark.parametrize("task", ["classification", "regression", "multiple_choice"])
 def test_groups_behind_a_row_that_cannot_be_read(tmp_path, task):
     """The bad row, and its group, are left out."""
     command, rows, texts = COMMANDS[task]
-    groups = [f"author {number // 2}" for number in range(COUNT)]
-    grouped = [{**row, "author": group} for row, group in zip(rows, groups, strict=True)]
+    grouped = with_authors(rows)
     grouped[2]["text"] = ""
     write_jsonl(tmp_path / "train.jsonl", grouped)
     flags = {"folds": 2, "group_column": "author", "max_train_examples": 9, "skip_bad_rows": 1}
     arguments = parsed_flags(command, tmp_path, **flags, **TASK_FLAGS.get(task, {}))
     divided = data_of(command, arguments).divided
     assert [number_in(text) for text in texts(divided)] == [0, 1, *range(3, 10)]
-    assert arguments.create_folds(divided).groups == [*groups[:2], *groups[3:10]]
+    assert arguments.create_folds(divided).groups == [*AUTHORS[:2], *AUTHORS[3:10]]
 
 
 def test_groups_of_rows_that_are_joined(tmp_path):
