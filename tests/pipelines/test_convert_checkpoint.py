@@ -24,7 +24,8 @@ def test_hugging_face_to_google(build, pieces, tmp_path):
     ]
     copy = keras_bert.load(tmp_path / "google")
     assert copy.vocabulary.pieces == tuple(pieces)
-    for left, right in zip(copy.pretrainer().trainable_weights, model.trainable_weights, strict=True):
+    converted = copy.pretrainer().trainable_weights
+    for left, right in zip(converted, model.trainable_weights, strict=True):
         np.testing.assert_array_equal(left.numpy(), right.numpy())
 
 

@@ -15,10 +15,13 @@ PROGRAM = "pipelines.export_saved_model"
 
 @pytest.fixture
 def export(build, pieces, tmp_path):
+    """A function that saves a model, and runs the command with `call` or `mistake`."""
+
     def exported(how, head, *arguments, **facts):
         model = build(head)
         keras_bert.save(model, tmp_path / head, pieces, **facts)
-        return model, how(PROGRAM, f"--model={tmp_path / head}", f"--output_dir={tmp_path}/served", *arguments)
+        folders = [f"--model={tmp_path / head}", f"--output_dir={tmp_path}/served"]
+        return model, how(PROGRAM, *folders, *arguments)
 
     return exported
 
@@ -29,7 +32,9 @@ def given(monkeypatch):
     given = {}
 
     def replaced(model, preprocessor, directory, **options):
-        given.update(options, dtype=keras_bert.describe(model).dtype, length=preprocessor.sequence_length)
+        given.update(options)
+        given["dtype"] = keras_bert.describe(model).dtype
+        given["length"] = preprocessor.sequence_length
         given["long_texts"] = preprocessor.long_texts
         return f"wrote {directory}"
 
@@ -57,7 +62,8 @@ def test_export_uses_the_settings_of_the_training(export, pieces, tmp_path):
     served = tf.saved_model.load(output).signatures["serving_default"]
     answer = served(text=tf.constant(texts), pair=tf.constant(pairs))
     logits = model(keras_bert.TextPreprocessor(pieces, 12)((texts, pairs)))["logits"].numpy()
-    np.testing.assert_allclose(answer["probabilities"], np.exp(logits) / np.exp(logits).sum(), rtol=1e-5)
+    expected = np.exp(logits) / np.exp(logits).sum()
+    np.testing.assert_allclose(answer["probabilities"], expected, rtol=1e-5)
 
 
 def test_encoder_options_in_bfloat16(export, given):

@@ -16,8 +16,9 @@ def extract(build, pieces, tmp_path):
     (tmp_path / "texts.txt").write_text("\n".join(TEXTS) + "\n")
 
     def extracted(how, output, *arguments):
-        flags = [f"--model={tmp_path}/model", f"--input={tmp_path}/texts.txt", "--batch_size=2", *arguments]
-        return how("pipelines.extract_features", f"--output={tmp_path / output}", *flags)
+        files = [f"--input={tmp_path}/texts.txt", f"--output={tmp_path / output}"]
+        flags = [f"--model={tmp_path}/model", "--batch_size=2", *files, *arguments]
+        return how("pipelines.extract_features", *flags)
 
     return extracted
 

@@ -226,7 +226,8 @@ def test_lines_of_json_with_answers(folder, probabilities, tmp_path):
     printed = call(PROGRAM, f"--model={folder}", *flags)
     assert printed == f"wrote 2 answers to {output}\n"
     rows = read_jsonl(output)
-    assert set(rows[0]) == {"text", "pair", "id", "label", "score", "scores", "tokens", "tokens_read"}
+    names = {"text", "pair", "id", "label", "score", "scores", "tokens", "tokens_read"}
+    assert set(rows[0]) == names
     for row, expected in zip(rows, probabilities((["a b", "d"], ["c", ""])), strict=True):
         assert list(row["scores"]) == LABELS
         np.testing.assert_allclose(list(row["scores"].values()), expected, rtol=1e-4)

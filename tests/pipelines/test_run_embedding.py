@@ -62,7 +62,8 @@ def made(tmp_path_factory, config, pieces):
         table.writerow(["query", "positive", "negative", "negative2"])
         for row in TRIPLETS:
             table.writerow(row + [""] * (4 - len(row)))
-    without_dropout = dataclasses.replace(config, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
+    no_dropout = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
+    without_dropout = dataclasses.replace(config, **no_dropout)
     keras_bert.save(keras_bert.build_encoder(without_dropout), made / "bert", pieces)
     return made
 

@@ -125,7 +125,8 @@ def test_diagnostics_of_mnli(made):
 
 def test_a_language_model_loss_of_a_left_to_right_model(made, tmp_path, config, pieces):
     encoder = keras_bert.build_encoder(config, causal=True)
-    keras_bert.save(keras_bert.build_pretrainer(encoder, next_sentence=False), tmp_path / "gpt", pieces)
+    pretrainer = keras_bert.build_pretrainer(encoder, next_sentence=False)
+    keras_bert.save(pretrainer, tmp_path / "gpt", pieces)
     output = tmp_path / "out"
     files = [f"--data_dir={made}/data", f"--model={tmp_path}/gpt"]
     settings = ["--task=wnli", "--language_model_weight=0.5", "--max_train_examples=6"]
@@ -398,7 +399,8 @@ def test_grid_end_to_end(made, tmp_path):
 
     # The ensemble averages the probabilities of the two best runs; the archive contains all eleven files.
     mean = scipy.special.softmax(saved, -1).mean(0)
-    assert report["scores"]["wnli"] == {"accuracy": np.mean(np.arange(len(WORDS)) % 2 == mean.argmax(-1))}
+    labels = np.arange(len(WORDS)) % 2
+    assert report["scores"]["wnli"] == {"accuracy": np.mean(mean.argmax(-1) == labels)}
     with zipfile.ZipFile(output / "submission.zip") as archive:
         assert len(archive.namelist()) == 11
         assert archive.read("WNLI.tsv").count(b"\n") == 1 + 146

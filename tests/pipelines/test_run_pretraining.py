@@ -467,7 +467,8 @@ def test_added_words_in_the_data(made, words, extended_data):
 @pytest.mark.usefixtures("eager", "no_report")
 def test_added_words_in_the_model(made, words, extended_data):
     """The same file adds them; a vocab.txt that has them is such a file, too."""
-    start = {"data": extended_data[0], "config": None, "model": "{made}/teacher", "phases": ONE_STEP}
+    data, _ = extended_data
+    start = {"data": data, "config": None, "model": "{made}/teacher", "phases": ONE_STEP}
     for file in ("words.txt", "extended.txt"):
         model = stopped(*flags(made, "stopped", **start, add_words=words / file))["model"]
         assert keras_bert.describe(model).config.vocab_size == 103
@@ -563,7 +564,8 @@ def test_killed_runs_resume_exactly(made):
     run(PROGRAM, *flags(made, "cut", **TWO_PHASES), before=EAGERLY + KILL, status=-signal.SIGKILL)
     assert sorted(path.name for path in (cut / "snapshots").glob("step-*")) == ["step-000000002"]
     assert len(metrics(cut)) < len(metrics(whole))
-    assert_holds(keras_bert.load(cut / "model").pretrainer(), snapshot(cut, 2))  # The model is from the snapshot.
+    # The model is from the snapshot.
+    assert_holds(keras_bert.load(cut / "model").pretrainer(), snapshot(cut, 2))
     with eagerly():
         call(PROGRAM, f"--flagfile={cut}/flags.txt")
     assert metrics(cut) == metrics(whole)

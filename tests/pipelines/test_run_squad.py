@@ -36,7 +36,8 @@ def made(tmp_path_factory, config, pieces):
         write_file(made / f"train{version}.json", 96, 1, answerable)
         write_file(made / f"dev{version}.json", dev_count, 2, answerable)
         write_file(made / f"test{version}.json", 3, 3, answerable)
-    without_dropout = dataclasses.replace(config, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
+    no_dropout = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
+    without_dropout = dataclasses.replace(config, **no_dropout)
     keras_bert.save(keras_bert.build_encoder(config), made / "bert", pieces)
     keras_bert.save(keras_bert.build_encoder(without_dropout), made / "still", pieces)
     reverse = [*pieces[:5], *pieces[:4:-1]]
@@ -95,7 +96,8 @@ def test_version_1(made):
     texts = read_json(output / "dev" / "predictions.json")
     assert squad_metrics.score(questions, texts) == pytest.approx(scores)
     assert all(texts.values())
-    assert answers_of(signatures["serving_default"], questions) == [texts[name] for name in questions.ids]
+    answers = answers_of(signatures["serving_default"], questions)
+    assert answers == [texts[name] for name in questions.ids]
     predicted = read_json(output / "test" / "predictions.json")
     assert sorted(predicted) == ["test1-0", "test1-1", "test1-2"]
 

@@ -49,7 +49,8 @@ def test_a_query(folder):
     hits = keras_bert.search.open_index(folder / "index").search("a b c", n_best=9)
     scores, names, texts = zip(*lines, strict=True)
     assert list(names) == [hit["id"].replace("\n", " ") for hit in hits]
-    assert [float(score) for score in scores] == pytest.approx([hit["score"] for hit in hits], abs=1e-4)
+    expected = [hit["score"] for hit in hits]
+    assert [float(score) for score in scores] == pytest.approx(expected, abs=1e-4)
     assert sorted(texts) == ["", "a b c", "d e f", "q r", "x y z"]
 
 
@@ -114,10 +115,12 @@ def test_adding_and_removing(folder):
     assert printed.splitlines()[1].split("\t")[1:] == ["p0", "a b c"]
     printed = call(PROGRAM, index, f"--remove_file={folder}/gone.txt")
     assert printed == f"index:        {folder}/changed, 2 removed, 5 passages now\n"
-    assert call(PROGRAM, index, "--remove=p2", "--remove=p3").endswith("2 removed, 3 passages now\n")
+    printed = call(PROGRAM, index, "--remove=p2", "--remove=p3")
+    assert printed.endswith("2 removed, 3 passages now\n")
     assert list(keras_bert.search.open_index(folder / "changed").ids()) == ["p0", "p\n4", "n1"]
     assert mistake(PROGRAM, index, "--remove=p2") == "the index has no passage with the id 'p2'"
-    assert "already has a passage with the id 'n1'" in mistake(PROGRAM, index, f"--add={folder}/more.csv")
+    message = mistake(PROGRAM, index, f"--add={folder}/more.csv")
+    assert "already has a passage with the id 'n1'" in message
 
 
 def paragraph(name, context, question):

@@ -100,7 +100,8 @@ def ports_in(line):
 
 def health(port):
     """Returns the status of a server."""
-    with contextlib.closing(http.client.HTTPConnection("127.0.0.1", port, timeout=60)) as connection:
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+    with contextlib.closing(connection):
         connection.request("GET", "/healthz")
         return connection.getresponse().status
 

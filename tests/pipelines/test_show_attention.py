@@ -16,16 +16,31 @@ pytestmark = [pytest.mark.tensorflow, pytest.mark.usefixtures("eager")]
 PROGRAM = "pipelines.show_attention"
 
 
-def test_the_page_has_the_attention_of_a_pair_and_no_foreign_links(build, pieces, tmp_path):
+DATA = re.compile(r'<script type="application/json" id="data">(.*?)</script>', re.DOTALL)
+
+
+@pytest.fixture
+def flags(build, pieces, tmp_path):
+    """Flags with a saved classifier, and the page to write."""
     keras_bert.save(build("classification"), tmp_path / "model", pieces)
-    flags = [f"--model={tmp_path}/model", f"--output={tmp_path}/page.html"]
-    assert call(PROGRAM, *flags, "a b", "c </script>").endswith("1 layers, 4 heads, 10 tokens\n")
+    return [f"--model={tmp_path}/model", f"--output={tmp_path}/page.html"]
+
+
+def test_the_page_has_the_attention_of_a_pair_and_no_foreign_links(flags, tmp_path):
+    printed = call(PROGRAM, *flags, "a b", "c </script>")
+    assert printed.endswith("1 layers, 4 heads, 10 tokens\n")
     page = (tmp_path / "page.html").read_text()
-    data = json.loads(re.search(r'<script type="application/json" id="data">(.*?)</script>', page, re.DOTALL)[1])
+    data = json.loads(DATA.search(page)[1])
     tokens, attention = keras_bert.load(tmp_path / "model").attention(("a b", "c </script>"))
-    assert (data["tokens"], data["layers"], data["heads"]) == (tokens, 1, 4)
-    values = np.frombuffer(base64.b64decode(data["values"]), np.uint8).reshape(attention.shape)
-    np.testing.assert_allclose(values / 255, attention, atol=0.002)
+    assert data["tokens"] == tokens
+    assert data["layers"] == 1
+    assert data["heads"] == 4
+    values = np.frombuffer(base64.b64decode(data["values"]), np.uint8)
+    np.testing.assert_allclose(values.reshape(attention.shape) / 255, attention, atol=0.002)
     assert "//" not in re.sub(r"  // .*", "", page)
     assert "default-src 'none'" in page
-    assert mistake(PROGRAM, *flags).startswith("expected a text, or a text and its pair, as arguments. Received: 0")
+
+
+def test_no_text(flags):
+    message = mistake(PROGRAM, *flags)
+    assert message.startswith("expected a text, or a text and its pair, as arguments. Received: 0")

@@ -16,11 +16,11 @@ def test_vocabulary_of_a_small_corpus(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     # The 100th and the 200th of the 200 lines are held out.
     (tmp_path / "a.txt").write_text("Low low lower lowest.\n" * 200)
-    flags = ["--input=*.txt", "--output=deep/er/vocab.txt", "--vocab_size=15", "--unused=0"]
-    printed = call(PROGRAM, *flags)
+    files = ["--input=*.txt", "--output=deep/er/vocab.txt"]
+    printed = call(PROGRAM, *files, "--vocab_size=15", "--unused=0")
     assert (tmp_path / "deep" / "er" / "vocab.txt").read_text().split() == [
-        *("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", ".", "l", "##e", "##o", "##r", "##s", "##t", "##w"),
-        *("low", "lowest"),
+        *("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"),
+        *(".", "l", "##e", "##o", "##r", "##s", "##t", "##w", "low", "lowest"),
     ]
     # A line has 5 words; only "lower" is split into several pieces: "low", "##e", "##r".
     report, command = printed.split("next:")
@@ -30,7 +30,8 @@ def test_vocabulary_of_a_small_corpus(tmp_path, monkeypatch, capsys):
         "held out: 10 words, 1.4000 tokens per word, 0.000% unknown, 80.00% whole words",
     ]
     flags = ["--input=*.txt", "--vocabulary=deep/er/vocab.txt", "--output_dir=data/128"]
-    assert shlex.split(command.replace("\\\n", ""))[-4:] == ["pipelines.create_pretraining_data", *flags]
+    words = shlex.split(command.replace("\\\n", ""))
+    assert words[-4:] == ["pipelines.create_pretraining_data", *flags]
     assert capsys.readouterr().err == ""
 
 
@@ -38,8 +39,8 @@ def test_cased_vocabulary_with_a_held_out_file(tmp_path, monkeypatch, caplog):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "a.txt").write_text("Low low\n" * 200)
     (tmp_path / "b.txt").write_text("low Low slow")
-    flags = ["--input=a.txt", "--held_out=b.txt", "--output=vocab.txt", "--nolowercase", "--vocab_size=9999"]
-    printed = call(PROGRAM, *flags)
+    files = ["--input=a.txt", "--held_out=b.txt", "--output=vocab.txt"]
+    printed = call(PROGRAM, *files, "--nolowercase", "--vocab_size=9999")
     assert Vocabulary(tmp_path / "vocab.txt").pieces[-6:] == ("L", "l", "##o", "##w", "Low", "low")
     assert "the corpus gives a vocabulary of only 110 tokens instead of 9,999: 104 special" in caplog.text
     assert "\nheld out: 3 words, 1.0000 tokens per word, 33.333% unknown, 66.67% whole words\n" in printed

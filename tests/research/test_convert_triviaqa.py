@@ -341,7 +341,8 @@ def test_wrong_options(folder, options, message):
 def test_printed_counts_and_converted_file(tmp_path, monkeypatch):
     """Two questions about three documents; one document is missing, one does not mention Köln."""
     rhine = "The Rhine\tflows past\r\nKöln and Bonn."
-    write_evidence(tmp_path / "evidence", wikipedia__Rhine=f"\n  {rhine} \n", wikipedia__Bonn="Bonn too.")
+    contents = {"wikipedia__Rhine": f"\n  {rhine} \n", "wikipedia__Bonn": "Bonn too."}
+    write_evidence(tmp_path / "evidence", **contents)
     pages = ["Rhine.txt", "Elbe.txt", "Bonn.txt"]
     first = entry("tc_1", ["Köln"], pages)
     second = entry("tc_2", ["The Rhine"], pages)

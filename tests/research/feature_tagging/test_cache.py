@@ -24,7 +24,10 @@ def inputs():
 @pytest.fixture
 def model():
     """Its features of token n are n and 2 * n."""
-    inputs = {name: keras.Input((None,), dtype="int32", name=name) for name in ("token_ids", "padding_mask")}
+    inputs = {
+        "token_ids": keras.Input((None,), dtype="int32", name="token_ids"),
+        "padding_mask": keras.Input((None,), dtype="int32", name="padding_mask"),
+    }
     layer = keras.layers.Dense(2, use_bias=False)
     features = layer(keras.ops.expand_dims(keras.ops.cast(inputs["token_ids"], "float32"), -1))
     layer.set_weights([np.array([[1.0, 2.0]])])

@@ -13,7 +13,8 @@ from tests.conftest import to_numpy
 
 @pytest.fixture(scope="module")
 def encoder(config):
-    return keras_bert.build_encoder(dataclasses.replace(config, num_hidden_layers=4), hidden_states=True)
+    deep = dataclasses.replace(config, num_hidden_layers=4)
+    return keras_bert.build_encoder(deep, hidden_states=True)
 
 
 @pytest.fixture

@@ -57,6 +57,7 @@ def test_the_bilstm_is_trained(encoder):
 
 
 def test_an_odd_width(config):
-    encoder = keras_bert.build_encoder(dataclasses.replace(config, hidden_size=9, num_attention_heads=3))
+    odd = dataclasses.replace(config, hidden_size=9, num_attention_heads=3)
+    encoder = keras_bert.build_encoder(odd)
     with pytest.raises(ValueError, match="even `hidden_size`. Received: hidden_size=9"):
         build_on_bilstm(encoder, 2)
