@@ -14,6 +14,7 @@ import scipy.special
 
 import keras_bert
 from pipelines.answering_models import AnsweringModel
+from tests.conftest import eagerly
 from tests.pipelines.programs import call, mistake, read_jsonl
 
 tf = pytest.importorskip("tensorflow")
@@ -107,12 +108,13 @@ def test_texts_that_are_cut(folder, tmp_path, caplog, name):
     assert counts == [(6, 4), (3, 3), (7, 4)]
 
 
-@pytest.fixture
-def entailment(build, pieces, tmp_path):
+@pytest.fixture(scope="module")
+def entailment(classifier, pieces, tmp_path_factory):
     """The directory of a model of natural language inference."""
+    folder = tmp_path_factory.mktemp("nli")
     labels = ["entailment", "neutral", "contradiction"]
-    keras_bert.save(build("classification"), tmp_path / "nli", pieces, labels=labels, pair=True)
-    return tmp_path / "nli"
+    keras_bert.save(classifier, folder, pieces, labels=labels, pair=True)
+    return folder
 
 
 def test_labels_of_ones_own(entailment):
@@ -141,14 +143,15 @@ QUESTIONS = ["a b", "x y z"]
 CONTEXT = "é a b c\n" * 20 + "k l, m! n o p"
 
 
-@pytest.fixture
-def labeler(build, pieces, tmp_path):
+@pytest.fixture(scope="module")
+def labeler(config, pieces, tmp_path_factory):
     """A question answering model: one of `QUESTIONS` is above its threshold of no answer, one is below."""
-    model = build("question_answering")
-    folder = tmp_path / "labeler"
+    model = keras_bert.build_span_labeler(keras_bert.build_encoder(config))
+    folder = tmp_path_factory.mktemp("labeler")
     keras_bert.save(model, folder, pieces, sequence_length=24)
     rows = [{"question": question, "context": CONTEXT} for question in QUESTIONS]
-    answers = keras_bert.load(folder).predict(rows, null_threshold=1000.0)
+    with eagerly():
+        answers = keras_bert.load(folder).predict(rows, null_threshold=1000.0)
     odds = [np.log(answer["null_score"] / answer["score"]) for answer in answers]
     threshold = float(np.mean(odds))
     keras_bert.save(model, folder, pieces, sequence_length=24, null_threshold=threshold)
@@ -234,12 +237,13 @@ def test_lines_of_json_with_answers(folder, probabilities, tmp_path):
         assert row["label"] == LABELS[expected.argmax()]
 
 
-@pytest.fixture
-def reviews(build, pieces, tmp_path):
+@pytest.fixture(scope="module")
+def reviews(classifier, pieces, tmp_path_factory):
     """The directory of a classifier that was trained on a column `review`."""
+    folder = tmp_path_factory.mktemp("reviews")
     options = {"labels": ["a", "b", "c"], "pair": False, "columns": {"text": "review"}}
-    keras_bert.save(build("classification"), tmp_path / "reviews", pieces, **options)
-    return tmp_path / "reviews"
+    keras_bert.save(classifier, folder, pieces, **options)
+    return folder
 
 
 def test_columns_of_training_are_saved(reviews, tmp_path):
