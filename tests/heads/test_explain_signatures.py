@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 tf = pytest.importorskip("tensorflow")
+pytestmark = pytest.mark.tensorflow
 
 import keras_bert  # noqa: E402
 from keras_bert.heads.answers import character_offsets  # noqa: E402

@@ -36,12 +36,12 @@ def test_forbidden_scores_have_no_probability():
 
 
 def test_positions_are_those_of_each_row():
-    taken = to_numpy(take_positions(VECTORS, np.array([[2, 0], [1, 1]])))
+    taken = to_numpy(take_positions(VECTORS, np.array([[2, 0], [1, 1]], "int32")))
     assert taken.tolist() == [[[4, 5], [0, 1]], [[8, 9], [8, 9]]]
 
 
 def test_first_tokens_are_sequences_of_one_token():
-    first = to_numpy(FirstTokens()(VECTORS, np.array([[0, 2], [0, 0]])))
+    first = to_numpy(FirstTokens()(VECTORS, np.array([[0, 2], [0, 0]], "int32")))
     assert first.tolist() == [[[0, 1]], [[4, 5]], [[6, 7]], [[6, 7]]]
 
 

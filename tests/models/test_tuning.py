@@ -128,8 +128,8 @@ def test_only_adapters_and_head_are_trained(build, task):
 class Adapted:
     """An adapted classifier, and a plain one that has the sums, computed in NumPy, as its kernels."""
 
-    def __init__(self, build, batch):
-        self.model = build("classification")
+    def __init__(self, config, batch):
+        self.model = keras_bert.build_classifier(keras_bert.build_encoder(config), 3)
         self.plain = keras.models.clone_model(self.model)
         self._batch = batch
         kernels = {}
@@ -153,9 +153,10 @@ class Adapted:
         assert relative(self.logits(model), self.expected) < 1e-5
 
 
-@pytest.fixture
-def models(build, batch):
-    return Adapted(build, batch)
+@pytest.fixture(scope="module")
+def models(config, batch):
+    """Models whose weights tests must not change."""
+    return Adapted(config, batch)
 
 
 def test_an_adapted_model_equals_a_plain_one_with_the_sums_as_kernels(models):
@@ -189,7 +190,8 @@ def test_files_of_weights(models, tmp_path, source):
     np.testing.assert_allclose(to_numpy(layer.lora_kernel_b), part_b / 2, atol=1e-6)
 
 
-def test_a_merged_model_is_a_plain_one(models, batch):
+def test_a_merged_model_is_a_plain_one(config, batch):
+    models = Adapted(config, batch)
     model = models.model
     call = keras.Function(model.inputs, model.outputs)  # Stands for anything that was traced before.
     keras_bert.merge_lora(model)
