@@ -88,7 +88,10 @@ def read(folder, options):
 
 
 def _embedder(folder, kinds, checkpoint):
-    """Returns the checkpoint with what the modules after the Transformer do."""
+    """Returns the checkpoint with what the modules after the Transformer do.
+
+    Their order is that of our head, see `heads.embedding.build_embedder`, and the one in which `write` writes them.
+    """
     optional = [kind for kind in ("Dense", "Normalize") if kind in kinds]
     if kinds != ["Transformer", "Pooling", *optional]:
         raise ValueError(
@@ -131,7 +134,10 @@ def _metadata_of_cross_encoder(folder, kinds, checkpoint):
 
 
 def _activation(folder, config):
-    """Returns the path of the activation of a cross-encoder's scores: of its settings, its config, or the default."""
+    """Returns the path of the activation of a cross-encoder's scores: of its settings, its config, or the default.
+
+    Called for newer folders alone: an older one names it in its config, which `huggingface.read` has read.
+    """
     in_settings = _checked_settings(folder, SETTINGS, "CrossEncoder").get("activation_fn")
     if in_settings:
         return in_settings

@@ -213,7 +213,11 @@ def kept_special_tokens(vocabulary):
 
 
 def write(vocabulary, lowercase, max_length, directory):
-    """Writes `tokenizer.json`, `tokenizer_config.json` and the files of the vocabulary's algorithm."""
+    """Writes `tokenizer.json`, `tokenizer_config.json` and the files of the vocabulary's algorithm.
+
+    A setting is written here and read by `text/registry.py`; `tokenizer_options` lists those that a `Vocabulary`
+    keeps, and a setting of `tokenizer_config.json` has its key in `text/tokenizer_config.py`.
+    """
     vocabulary.check_casing(lowercase)
     vocabulary.algorithm.write_files(vocabulary, directory)
     write_text(directory / FILE, tokenizer_json.to_json(vocabulary, lowercase))

@@ -44,19 +44,13 @@ def lines(path, start=0, stop=math.inf, longest=math.inf):
                 if not line:
                     break
                 begin = place
-                place += len(line)
-                while len(line) == size and not line.endswith(b"\n"):
-                    cut = _place_to_cut(line)
-                    more = file.readline(cut)
-                    place += len(more)
-                    rest = line[cut:] + more
-                    is_last = len(more) < cut or more.endswith(b"\n")
-                    if is_last and not rest.strip():  # It would be read as a blank line, which ends a document.
-                        line += more
-                        break
-                    yield begin, line[:cut]
-                    line = rest
-                yield begin, line
+                if _is_whole(line, size):
+                    yield begin, line
+                    place += len(line)
+                    continue
+                for part in _parts(line, file, size):
+                    yield begin, part  # All parts of a line have its place.
+                    place += len(part)
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
         raise ValueError(f"{path}: truncated or invalid .gz file: {error}") from None
 
@@ -66,6 +60,29 @@ def _opened(path):
     if is_packed(path):
         return gzip.open(path, "rb")
     return open(path, "rb")
+
+
+def _is_whole(line, size):
+    """Whether what `readline(size)` returned is a line, or its end, rather than its first bytes."""
+    return len(line) != size or line.endswith(b"\n")
+
+
+def _parts(line, file, size):
+    """Yields the parts of a line that is longer than `size`, of which `line` has been read; reads the others.
+
+    Together they are the line, byte for byte.
+    """
+    while not _is_whole(line, size):
+        cut = _place_to_cut(line)
+        more = file.readline(cut)  # As much as the next part lacks.
+        rest = line[cut:] + more
+        is_last = len(more) < cut or more.endswith(b"\n")
+        if is_last and not rest.strip():  # It would be read as a blank line, which ends a document.
+            line += more
+            break
+        yield line[:cut]
+        line = rest
+    yield line
 
 
 def _next_line(file, start, size):

@@ -40,7 +40,7 @@ def grow_and_prune(words, alphabet, size, min_count, progress=None, kept=0):
 
     Args:
         words: list of `(word, count)` by descending count; words begin with `BEGIN`.
-        alphabet: set of pieces that stay.
+        alphabet: set of pieces that stay, among them every character of the words.
         size: int, the number of pieces.
         min_count: int, minimum count of the words from which pieces are learned.
         progress: function, called with a line of text after each round.

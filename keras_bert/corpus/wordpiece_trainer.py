@@ -138,6 +138,7 @@ def extend_vocabulary(
             f"{len(known):,} pieces, and {unused} of them are unused. Received: vocab_size={wanted}"
         )
     existing = set(map(private_piece, known.wordpieces))  # Without special tokens and unused pieces.
+    # The search below needs every character of its words among `existing`; it learns none.
     words = _words_of_characters(counts, existing)
     if not words:
         raise ValueError(f"`counts` has no word of the characters of {known.source}. Expected text of its language")

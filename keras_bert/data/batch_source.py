@@ -159,7 +159,11 @@ def as_source(batches, finite=False):
 
 @tf.autograph.experimental.do_not_convert
 def _with_weights(inputs, targets=None, weights=None):
-    """Returns a batch with its weights, float32 `(batch,)`, ones unless it has some."""
+    """Returns a batch with its weights, float32 `(batch,)`, ones unless it has some.
+
+    A `map` of `tf.data` traces this once: shapes are checked then, for all batches. The values are not known before a
+    step; a check of them would be an op of `tf.debugging` here.
+    """
     if weights is None:
         some = inputs if targets is None else targets
         rows = tf.shape(tf.nest.flatten(some)[0])[0]

@@ -18,7 +18,8 @@ def responder(respond, deciding):
             labels = labels or placeholders(description.num_classes)
 
         def run(inputs):
-            if preprocessor.reads_windows:  # Of long documents, there are many.
+            """Returns the outputs for `respond`, each a tensor: lists, such as hidden states, are left out."""
+            if preprocessor.reads_windows:  # Of long documents, there are many. It leaves out lists itself.
                 return outputs_in_parts(model, inputs)
             outputs = model(inputs, training=False)
             return {name: value for name, value in outputs.items() if not isinstance(value, list)}

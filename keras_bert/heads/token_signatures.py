@@ -171,10 +171,11 @@ def mask_filler(model, preprocessor, n_best=5):
         places = order[:, :width]  # The masks come first.
         inputs["mask_positions"] = places
         logits = model(inputs, training=False)["mlm_logits"]
-        if logits.shape[-1] > len(pieces):  # A table with spare rows.
+        if logits.shape[-1] > len(pieces):  # A table with spare rows, which are no tokens.
             logits = logits[..., : len(pieces)]
         probabilities, ids = tf.math.top_k(tf.nn.softmax(logits), n_best)
         is_mask = tf.sequence_mask(count, width)[..., None]
+        # `heads/answers.py` reads these: `fills` makes the answer, and `BUILT_IN_OUTPUTS` has every name.
         fills = {
             "tokens": tf.where(is_mask, tf.gather(pieces, ids), ""),
             "probabilities": tf.where(is_mask, probabilities, 0.0),

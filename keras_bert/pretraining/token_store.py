@@ -12,7 +12,7 @@ import tensorflow as tf
 
 from keras_bert.files import read_json, write_json
 
-_BATCH = 2**18  # Bytes to tokenize at a time.
+BATCH = 2**18  # Bytes to tokenize at a time.
 BLOCK = 2**18  # Tokens to plan at a time; longer documents are planned in parts.
 
 
@@ -51,7 +51,7 @@ def _batches(sentences):
             continue
         batch.append(sentence)
         size += len(sentence)
-        if size >= _BATCH:
+        if size >= BATCH:
             yield batch, ends
             batch = []
             ends = []

@@ -66,17 +66,24 @@ def compare(directory, path, reference=None, task=None, text=None, pair=None, la
     if reference is None:
         return Comparison(len(predictions), scores, note=note)
     expected, expected_scores, _ = _scored(reference, facts, data)
-    agreement = None
-    if not all(isinstance(value, float) for value in expected):
-        pairs = zip(predictions, expected, strict=True)
-        agreement = 100 * float(np.mean([prediction == other for prediction, other in pairs]))
     return Comparison(
         rows=len(predictions),
         scores=scores,
         reference=expected_scores,
-        agreement=agreement,
+        agreement=_agreement(predictions, expected),
         note=note,
     )
+
+
+def _agreement(predictions, expected):
+    """Returns the percentage of equal predictions, such as class names; `None` if those of the reference are numbers.
+
+    Numbers of two exports are seldom equal. `Comparison` prints the percentage where there is one.
+    """
+    if all(isinstance(value, float) for value in expected):
+        return None
+    same = [prediction == other for prediction, other in zip(predictions, expected, strict=True)]
+    return 100 * float(np.mean(same))
 
 
 def _check_same_model(directory, facts, reference):

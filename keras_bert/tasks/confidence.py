@@ -21,6 +21,7 @@ from keras_bert.tasks.logits import softmax
 _LOG = logging.getLogger("keras_bert")
 RISK = 0.05  # Probability with which the precision may be lower than promised.
 _TEMPERATURES = (0.05, 20.0)
+_PARTS = 2  # Of the rows, each of which is held out once; the section of the report speaks of halves.
 _DRAWS = 200  # Of the bootstrap.
 _DIGITS = 6
 
@@ -249,12 +250,14 @@ def scores(confidence, decisions):
 
 @dataclasses.dataclass(frozen=True)
 class HeldOut:
-    """What a confidence that is fitted to one half of the rows does on the other half, for both halves together.
+    """What a confidence does on rows that it was not fitted to: each part of the rows is held out once.
+
+    The parts are halves, as the report says of them.
 
     Attributes:
         before, after: arrays, the probabilities of the predictions without and with temperature.
         right: bools, whether the predictions are correct.
-        answered: bools, whether the threshold of the other half lets them pass.
+        answered: bools, whether the threshold that is fitted to the other rows lets them pass.
         rows: ints, the row of each prediction.
     """
 
@@ -266,7 +269,10 @@ class HeldOut:
 
     @classmethod
     def of(cls, decisions, precision=None, seed=0):
-        """Divides the rows of `Decisions` at random, and fits to each half."""
+        """Divides the rows of `Decisions` at random; a part is judged by what is fitted to all other rows.
+
+        A part without decisions, or without others to fit to, stays as it is without a confidence.
+        """
         logits = np.asarray(decisions.logits, "float64")
         targets = np.asarray(decisions.targets, int)
         before, right = judged(logits, targets)
@@ -275,15 +281,15 @@ class HeldOut:
         rows = np.arange(len(right))
         if decisions.rows is not None:
             _, rows = np.unique(decisions.rows, return_inverse=True)
-        first, second = _random_halves(rows, seed)
-        for fit, held_out in ((first, second), (second, first)):
+        for held_out in _random_parts(rows, _PARTS, seed):
+            fit = ~held_out
             if not fit.any() or not held_out.any():
                 continue
             confidence = fitted(logits[fit], targets[fit], precision)
             after[held_out], _ = judged(logits[held_out], targets[held_out], confidence.temperature)
             if confidence.threshold is not None:
                 answered[held_out] = after[held_out] >= confidence.threshold
-        return cls(before, after, right, answered, rows)
+        return cls(before=before, after=after, right=right, answered=answered, rows=rows)
 
     def errors(self):
         """Returns the calibration errors before and after, each with a 95% interval of the bootstrap of rows."""
@@ -306,11 +312,13 @@ class HeldOut:
         return calibration_error(confidence, self.right), float(low), float(high)
 
 
-def _random_halves(rows, seed):
-    """Returns which decisions are in each half of the rows, drawn at random, as two arrays of bools."""
+def _random_parts(rows, count, seed):
+    """Returns which decisions are in each part of the rows, drawn at random: arrays of bools.
+
+    Decisions of a row, such as the words of a sentence, are in one part.
+    """
     order = np.random.default_rng(seed).permutation(rows.max(initial=-1) + 1)
-    first, second = np.array_split(order, 2)
-    return np.isin(rows, first), np.isin(rows, second)
+    return [np.isin(rows, part) for part in np.array_split(order, count)]
 
 
 def _ranges(starts, sizes):

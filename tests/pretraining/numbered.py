@@ -27,22 +27,30 @@ class Numbered:
     """
 
     def __init__(self, documents):
-        self.pieces, self.documents, self.sentences, lines = [*SPECIAL], [], [], []
+        self.pieces = list(SPECIAL)
+        document_starts = []
+        sentence_starts = []
+        lines = []
         for document in documents:
-            self.documents.append(len(self.pieces))
+            document_starts.append(len(self.pieces))
             for sentence in document:
-                self.sentences.append(len(self.pieces))
-                lines.append(" ".join(map(self._word, sentence)))
+                sentence_starts.append(len(self.pieces))
+                words = [self._new_word(count) for count in sentence]
+                lines.append(" ".join(words))
             lines.append("")
+        end = len(self.pieces)
         self.text = "\n".join(lines)
-        self.documents, self.sentences = (
-            np.array([*begins, len(self.pieces)]) for begins in (self.documents, self.sentences)
-        )
+        self.documents = np.array([*document_starts, end])
+        self.sentences = np.array([*sentence_starts, end])
         self.is_continuation = np.array([piece.startswith("##") for piece in self.pieces])
 
-    def _word(self, count):
-        names = [_name(len(self.pieces) + number) for number in range(count)]
-        self.pieces += [names[0], *(f"##{name}" for name in names[1:])]
+    def _new_word(self, count):
+        """Adds a word of `count` pieces to the vocabulary, and returns it."""
+        first = len(self.pieces)
+        names = [_name(number) for number in range(first, first + count)]
+        self.pieces.append(names[0])
+        for name in names[1:]:
+            self.pieces.append(f"##{name}")
         return "".join(names)
 
     @property
@@ -53,7 +61,8 @@ class Numbered:
 
     def generate(self, folder, settings, **options):
         """Generates the examples of the text, which is written beside their folder."""
-        return generate(write(folder.with_suffix(".txt"), self.text), folder, self.pieces, settings, **options)
+        path = write(folder.with_suffix(".txt"), self.text)
+        return generate(path, folder, self.pieces, settings, **options)
 
     def document_of(self, ids):
         return np.searchsorted(self.documents, ids, "right") - 1
@@ -70,16 +79,22 @@ def random_documents(seed, documents, sentences, words, pieces=2):
 
     def draw(bounds):
         low, high = bounds if isinstance(bounds, tuple) else (1, bounds)
-        return range(rng.integers(low, high + 1))
+        return int(rng.integers(low, high + 1))
 
-    return [[[len(draw(pieces)) for _ in draw(words)] for _ in draw(sentences)] for _ in range(documents)]
+    def sentence():
+        return [draw(pieces) for _ in range(draw(words))]
+
+    def document():
+        return [sentence() for _ in range(draw(sentences))]
+
+    return [document() for _ in range(documents)]
 
 
 def records(folder):
     """Reads all records of a folder as bytes, in the order of the files."""
     paths = sorted(map(str, folder.glob("examples-*")))
-    packed = "GZIP" if paths[0].endswith(".gz") else ""
-    return list(tf.data.TFRecordDataset(paths, packed).as_numpy_iterator())
+    compression = "GZIP" if paths[0].endswith(".gz") else ""
+    return list(tf.data.TFRecordDataset(paths, compression).as_numpy_iterator())
 
 
 def batches(records, *arguments, **options):
@@ -90,28 +105,32 @@ def batches(records, *arguments, **options):
 def arrays(folder):
     """Reads the features of all records, `{name: (examples, values)}`."""
     found = records(folder)
-    features = tf.train.Example.FromString(found[0]).features.feature
-    spec = {
-        name: tf.io.FixedLenFeature([len(value.float_list.value)], tf.float32)
-        if value.float_list.value
-        else tf.io.FixedLenFeature([len(value.int64_list.value)], tf.int64)
-        for name, value in features.items()
-    }
-    return {name: value.numpy() for name, value in tf.io.parse_example(found, spec).items()}
+    spec = {}
+    for name, value in tf.train.Example.FromString(found[0]).features.feature.items():
+        if value.float_list.value:
+            spec[name] = tf.io.FixedLenFeature([len(value.float_list.value)], tf.float32)
+        else:
+            spec[name] = tf.io.FixedLenFeature([len(value.int64_list.value)], tf.int64)
+    features = tf.io.parse_example(found, spec)
+    return {name: value.numpy() for name, value in features.items()}
 
 
 def unmasked(examples):
     """Restores the ids of static examples before masking."""
     ids = examples["input_ids"].copy()
     rows, columns = np.nonzero(examples["masked_lm_weights"])
-    ids[rows, examples["masked_lm_positions"][rows, columns]] = examples["masked_lm_ids"][rows, columns]
+    positions = examples["masked_lm_positions"][rows, columns]
+    ids[rows, positions] = examples["masked_lm_ids"][rows, columns]
     return ids
 
 
 def write(path, content):
     """Writes bytes or text, compressed if the name ends in .gz."""
-    content = content if isinstance(content, bytes) else content.encode()
-    path.write_bytes(gzip.compress(content) if path.suffix == ".gz" else content)
+    if isinstance(content, str):
+        content = content.encode()
+    if path.suffix == ".gz":
+        content = gzip.compress(content)
+    path.write_bytes(content)
     return path
 
 

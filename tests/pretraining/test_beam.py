@@ -20,7 +20,8 @@ from tests.pipelines.programs import finish, start
 # What DirectRunner falls back to if it cannot download another program.
 RUNNER = "apache_beam.runners.portability.fn_api_runner.FnApiRunner"
 PROCESSES = ["--direct_running_mode=multi_processing", "--direct_num_workers=2"]  # They share only files.
-PROGRAM, FLAGS = "pipelines.create_pretraining_data", ["--vocabulary=vocab.txt", "--output_dir=out"]
+PROGRAM = "pipelines.create_pretraining_data"
+FLAGS = ["--vocabulary=vocab.txt", "--output_dir=out"]
 SETTINGS = {
     "pairs with masks": (
         Settings(sequence_length=24, static=True, duplicates=3, masking=Masking(0.3, whole_word=True, max_ngram=2)),
@@ -42,12 +43,19 @@ def beam():
 @pytest.fixture(scope="module")
 def text(tmp_path_factory):
     """Writes 60 documents of random words to three files, and returns a glob pattern."""
-    folder, rng = tmp_path_factory.mktemp("text"), random.Random(1)
+    folder = tmp_path_factory.mktemp("text")
+    rng = random.Random(1)
+
+    def word():
+        return "".join(rng.choices("abcdefgh", k=rng.randint(1, 4)))
 
     def sentence():
-        return " ".join("".join(rng.choices("abcdefgh", k=rng.randint(1, 4))) for _ in range(rng.randint(1, 12)))
+        return " ".join(word() for _ in range(rng.randint(1, 12)))
 
-    documents = ["".join(f"{sentence()}\n" for _ in range(rng.randint(1, 9))) for _ in range(60)]
+    def document():
+        return "".join(f"{sentence()}\n" for _ in range(rng.randint(1, 9)))
+
+    documents = [document() for _ in range(60)]
     (folder / "a.txt").write_text("\n".join(documents[:30]))
     (folder / "b.txt").write_text("\n\n" + "\n\n".join(documents[30:50]))
     (folder / "c.txt.gz").write_bytes(gzip.compress("\n".join(documents[50:]).encode()))
@@ -58,17 +66,20 @@ def count_records(folder, manifest):
     """Counts how often each record occurs in a folder."""
     records = collections.Counter()
     for file in manifest["files"]:
-        packed = "GZIP" if file["name"].endswith(".gz") else ""
-        found = list(tf.data.TFRecordDataset(str(folder / file["name"]), packed).as_numpy_iterator())
-        assert (len(found), (folder / file["name"]).stat().st_size) == (file["examples"], file["bytes"])
+        path = folder / file["name"]
+        compression = "GZIP" if path.suffix == ".gz" else ""
+        found = list(tf.data.TFRecordDataset(str(path), compression).as_numpy_iterator())
+        assert len(found) == file["examples"]
+        assert path.stat().st_size == file["bytes"]
         records.update(found)
     return records
 
 
 def check_same(folder, other):
     """Checks that two folders differ at most in the distribution of records over files, and returns the manifest."""
-    manifest, expected = (json.loads((path / "manifest.json").read_text()) for path in (folder, other))
-    assert {**manifest, "files": None} == {**expected, "files": None}
+    manifest = json.loads((folder / "manifest.json").read_text())
+    expected = json.loads((other / "manifest.json").read_text())
+    assert manifest | {"files": None} == expected | {"files": None}
     assert [file["name"] for file in manifest["files"]] == [file["name"] for file in expected["files"]]
     assert count_records(folder, manifest) == count_records(other, expected)
     assert (folder / "vocab.txt").read_bytes() == (other / "vocab.txt").read_bytes()
@@ -86,10 +97,11 @@ def test_examples_equal_those_of_one_machine(beam, text, pieces, tmp_path, monke
     assert manifest["examples"] > 50
     records = Records(tmp_path / "beam", batch_size=8)
     weights = [weights.numpy().sum() for _, _, weights in records.dataset()]
-    assert (records.static, sum(weights)) == (settings.static, manifest["examples"])
+    assert records.static == settings.static
+    assert sum(weights) == manifest["examples"]
     assert find_damage(tmp_path / "beam") is None
-    left = {path.name for path in (tmp_path / "beam").iterdir()} - {file["name"] for file in manifest["files"]}
-    assert left == {"manifest.json", "vocab.txt"}
+    left = {path.name for path in (tmp_path / "beam").iterdir()}
+    assert left == {"manifest.json", "vocab.txt", *(file["name"] for file in manifest["files"])}
 
 
 @pytest.mark.slow
@@ -98,7 +110,7 @@ def test_finished_run_is_kept_and_rejects_other_settings(beam, text, pieces, tmp
     # The runner is not used.
     assert generate_with_beam(text, tmp_path, pieces, Settings(), runner="no runner", shards=2) == manifest
     assert generate(text, tmp_path, pieces, Settings(), shards=2) == manifest
-    with pytest.raises(ValueError, match="contains data from different settings.*: recipe, shards"):
+    with pytest.raises(ValueError, match="recipe, shards"):
         generate_with_beam(text, tmp_path, pieces, Settings(seed=2), runner=RUNNER, shards=3)
 
 
@@ -106,9 +118,9 @@ def test_finished_run_is_kept_and_rejects_other_settings(beam, text, pieces, tmp
 @pytest.mark.parametrize(
     ("content", "next_sentence", "message"),
     [
-        (b" \n\n \n", False, ": the corpus contains no text$"),
-        (b"a b\n\nc \xff\n\nd e\n", True, "a.txt:3: not UTF-8: .* by `iconv -f latin1 -t utf-8`$"),
-        (b"a\n\nb\n", True, "^no examples in the corpus: its texts are single words. Expected longer texts$"),
+        (b" \n\n \n", False, "the corpus contains no text$"),
+        (b"a b\n\nc \xff\n\nd e\n", True, "a.txt:3: .*`iconv -f latin1 -t utf-8`$"),
+        (b"a\n\nb\n", True, "^no examples in the corpus"),
     ],
 )
 def test_invalid_corpora(beam, pieces, tmp_path, content, next_sentence, message):
@@ -122,7 +134,7 @@ def test_invalid_corpora(beam, pieces, tmp_path, content, next_sentence, message
 @pytest.mark.slow
 def test_errors_of_other_processes(beam, pieces, tmp_path):
     (tmp_path / "a.txt").write_bytes(b"a b\nc d\n")
-    with pytest.raises(ValueError, match="a.txt: the corpus is one document.* or turn off `next_sentence`$"):
+    with pytest.raises(ValueError, match="a.txt: .*`next_sentence`$"):
         generate_with_beam(
             tmp_path / "a.txt",
             tmp_path / "out",
@@ -136,7 +148,7 @@ def test_errors_of_other_processes(beam, pieces, tmp_path):
 
 def test_missing_beam(text, pieces, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "apache_beam", None)
-    with pytest.raises(ValueError, match="needs Apache Beam, which is not installed: pip install apache-beam"):
+    with pytest.raises(ValueError, match="pip install apache-beam"):
         generate_with_beam(text, tmp_path, pieces, Settings())
 
 

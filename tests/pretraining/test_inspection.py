@@ -11,31 +11,48 @@ from keras_bert.pretraining.record_files import serialize
 PIECES = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "house", "burn", "##ing", "##s", "tree", "."]
 
 
-def write(path, *examples):
-    """Writes examples given as text: tokens, the length of A, the label and `(position, label)` of the masks."""
-    with tf.io.TFRecordWriter(str(path)) as writer:
-        for words, first, label, masks in examples:
-            ids, places = np.zeros((1, 14), int), np.arange(14)[None]
-            size = len(words.split())
-            ids[0, :size] = [PIECES.index(piece) for piece in words.split()]
-            masks = np.array([(place, PIECES.index(piece), 1) for place, piece in masks] + [(0, 0, 0)] * 4)[None, :4]
-            features = {"input_ids": ids, "input_mask": places < size, "next_sentence_labels": np.array([[label]])}
-            features["segment_ids"] = (places >= first) & (places < size)
-            features |= {"masked_lm_positions": masks[..., 0], "masked_lm_ids": masks[..., 1]}
-            writer.write(serialize(features | {"masked_lm_weights": masks[..., 2].astype(np.float32)})[0])
+def example(words, first, label, masks):
+    """Returns the record of an example given as text: tokens, the length of A, label, `(position, piece)` of masks."""
+    words = words.split()
+    columns = np.arange(14)
+    is_text = columns < len(words)
+    ids = np.zeros(14, int)
+    ids[: len(words)] = [PIECES.index(word) for word in words]
+    positions = np.zeros(4, int)
+    labels = np.zeros(4, int)
+    weights = np.zeros(4, np.float32)
+    for number, (position, piece) in enumerate(masks):
+        positions[number] = position
+        labels[number] = PIECES.index(piece)
+        weights[number] = 1
+    features = {
+        "input_ids": ids,
+        "input_mask": is_text,
+        "segment_ids": (columns >= first) & is_text,
+        "next_sentence_labels": np.array([label]),
+        "masked_lm_positions": positions,
+        "masked_lm_ids": labels,
+        "masked_lm_weights": weights,
+    }
+    (record,) = serialize({name: values[None] for name, values in features.items()})
+    return record
 
 
 def test_describe_examples(tmp_path):
-    write(
-        tmp_path / "a.tfrecord",
+    examples = [
         # "the house burns." "the tree burning.", of which "house", "##s" and "tree" are predicted.
-        (
+        example(
             "[CLS] the [MASK] burn house . [SEP] the tree burn ##ing . [SEP]",
-            *(7, 0, [(2, "house"), (4, "##s"), (8, "tree")]),
+            first=7,
+            label=0,
+            masks=[(2, "house"), (4, "##s"), (8, "tree")],
         ),
-        ("[CLS] tree ##s [SEP] [UNK] [MASK] [SEP]", 4, 1, [(5, "##ing")]),
-        ("[CLS] the burn ##ing house ##s . [SEP] tree ##s [SEP]", 11, 0, []),
-    )
+        example("[CLS] tree ##s [SEP] [UNK] [MASK] [SEP]", first=4, label=1, masks=[(5, "##ing")]),
+        example("[CLS] the burn ##ing house ##s . [SEP] tree ##s [SEP]", first=11, label=0, masks=[]),
+    ]
+    with tf.io.TFRecordWriter(str(tmp_path / "a.tfrecord")) as writer:
+        for record in examples:
+            writer.write(record)
     expected = """\
         example 1: 13 of 14 tokens, 3 predicted, B follows A
           A: [CLS] the [MASK for house] burn [house for ##s] . [SEP]

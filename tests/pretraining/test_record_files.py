@@ -8,18 +8,20 @@ from keras_bert.pretraining.record_files import serialize
 
 
 def by_protobuf(row):
-    features = {
-        name: tf.train.Feature(float_list=tf.train.FloatList(value=values.tolist()))
-        if values.dtype == np.float32
-        else tf.train.Feature(int64_list=tf.train.Int64List(value=map(int, values)))
-        for name, values in row.items()
-    }
-    return tf.train.Example(features=tf.train.Features(feature=features))
+    example = tf.train.Example()
+    for name, values in row.items():
+        feature = example.features.feature[name]
+        if values.dtype == np.float32:
+            feature.float_list.value.extend(values.tolist())
+            feature.float_list.SetInParent()  # A list of no numbers has a type, too.
+        else:
+            feature.int64_list.value.extend(map(int, values))
+            feature.int64_list.SetInParent()
+    return example
 
 
-def rows_of(features):
-    count = len(next(iter(features.values())))
-    return [{name: values[row] for name, values in features.items()} for row in range(count)]
+def row_of(features, number):
+    return {name: values[number] for name, values in features.items()}
 
 
 # Values where a varint becomes one byte longer, for each integer type.
@@ -34,9 +36,12 @@ def test_integers_of_every_width(dtype):
         if values.max() > np.iinfo(dtype).max:
             break
         features = {"x": np.stack([values, values[::-1]]).astype(dtype)}
-        for record, row in zip(serialize(features), rows_of(features), strict=True):
+        records = serialize(features)
+        assert len(records) == 2
+        for number, record in enumerate(records):
             # A single name, so that the order of the map is unique.
-            assert record == by_protobuf(row).SerializeToString(deterministic=True)
+            expected = by_protobuf(row_of(features, number))
+            assert record == expected.SerializeToString(deterministic=True)
 
 
 @pytest.mark.parametrize("length", [0, 1, 2, 41, 42, 127, 128, 300, 20_000])
@@ -54,6 +59,6 @@ def test_examples_equal_protobuf(length):
     }
     records = serialize(features)
     assert len(records) == count
-    for record, row in zip(records, rows_of(features), strict=True):
+    for number, record in enumerate(records):
         # Parsed, since protobuf may order the names differently.
-        assert tf.train.Example.FromString(record) == by_protobuf(row)
+        assert tf.train.Example.FromString(record) == by_protobuf(row_of(features, number))

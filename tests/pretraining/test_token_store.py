@@ -26,59 +26,81 @@ def lists(tokens):
     return [segments[first:last] for first, last in itertools.pairwise(tokens.documents)]
 
 
-def text(seed, count=150):
+def sentences_of(seed, count=150):
     """Returns sentences with `None` between documents. Some are empty, long or unknown."""
     rng = random.Random(seed)
     words = ["a", "b", "c", "ab", "bab", "ca", "Ä", "zz", ".", "\u200b", "aaaabbbb"]
-    found = [" ".join(rng.choices(words, k=rng.choice([1, 3, 9, 40]))).encode() for _ in range(count)]
-    found = [rng.choice([None, None, b"\0", sentence]) if rng.random() < 0.3 else sentence for sentence in found]
-    return [*found, None]
+    sentences = []
+    for _ in range(count):
+        length = rng.choice([1, 3, 9, 40])
+        sentences.append(" ".join(rng.choices(words, k=length)).encode())
+    for number, sentence in enumerate(sentences):
+        if rng.random() < 0.3:
+            sentences[number] = rng.choice([None, None, b"\0", sentence])
+    return [*sentences, None]
+
+
+def words_of(sentence, tokenizer):
+    """Returns the pieces of each word of a sentence."""
+    words = []
+    for piece in tokenizer([sentence]).to_list()[0]:
+        if words and PIECES[piece].startswith("##"):
+            words[-1].append(piece)
+        else:
+            words.append([piece])
+    return words
+
+
+def filled(words, longest):
+    """Returns segments of at most `longest` pieces, filled greedily by a loop over the words."""
+    segments = []
+    segment = []
+    for word in words:
+        if segment and len(segment) + len(word) > longest:
+            segments.append(segment)
+            segment = []
+        segment = segment + word
+        while len(segment) > longest:  # A single word that is too long.
+            segments.append(segment[:longest])
+            segment = segment[longest:]
+    if segment:
+        segments.append(segment)
+    return segments
 
 
 def by_words(sentences, tokenizer, longest):
-    """Returns documents of segments, filled greedily by a loop over the words."""
-    found = [[]]
+    """Returns documents of segments."""
+    documents = [[]]
     for sentence in sentences:
         if sentence is None:
-            found.append([])
-            continue
-        words, segment = [], []
-        for piece in tokenizer([sentence]).to_list()[0]:
-            if words and PIECES[piece].startswith("##"):
-                words[-1].append(piece)
-            else:
-                words.append([piece])
-        for word in words:
-            if len(segment) + len(word) > longest and segment:
-                found[-1].append(segment)
-                segment = []
-            segment = segment + word
-            while len(segment) > longest:  # A single word that is too long.
-                found[-1].append(segment[:longest])
-                segment = segment[longest:]
-        if segment:
-            found[-1].append(segment)
-    return [document for document in found if document]
+            documents.append([])
+        else:
+            documents[-1] += filled(words_of(sentence, tokenizer), longest)
+    return [document for document in documents if document]
 
 
-@pytest.mark.parametrize("longest", [2, 6, 1000])
-def test_long_sentences_are_split_between_words(tokenizer, monkeypatch, tmp_path, longest):
+@pytest.mark.parametrize(("longest", "batch"), [(2, 1), (6, 17), (1000, 100)])
+def test_long_sentences_are_split_between_words(tokenizer, monkeypatch, tmp_path, longest, batch):
     """Also in several batches, written and read."""
-    sentences = text(longest)
+    sentences = sentences_of(longest)
     expected = by_words(sentences, tokenizer, longest)
     tokens = collect(tokenize(sentences, tokenizer, longest))
     assert lists(tokens) == expected
     assert np.diff(tokens.segments).max() <= longest
     pieces = tokenizer([sentence for sentence in sentences if sentence]).flat_values.numpy()
     np.testing.assert_array_equal(tokens.ids, pieces)
-    monkeypatch.setattr(token_store, "_BATCH", {2: 1, 6: 17, 1000: 100}[longest])
+
+    monkeypatch.setattr(token_store, "BATCH", batch)
     blocks = list(tokenize(sentences, tokenizer, longest))
     assert len(blocks) > 2
     shard = Shard(tmp_path, 0, len(PIECES))
     shard.write(blocks)
     assert lists(shard.read()) == expected
-    for nothing in ([None, b"", None], []):
-        assert lists(collect(tokenize(nothing, tokenizer, longest))) == []
+
+
+@pytest.mark.parametrize("sentences", [[None, b"", None], []])
+def test_nothing_has_no_documents(tokenizer, sentences):
+    assert lists(collect(tokenize(sentences, tokenizer, 6))) == []
 
 
 def test_shards_are_written_and_read(tmp_path):
@@ -96,6 +118,9 @@ def test_shards_are_written_and_read(tmp_path):
     tokens = Shard(tmp_path, 3, vocab_size=300).read()
     assert lists(tokens) == [[[7, 8]], [[299]], [[9]]]
     assert tokens.ids.dtype == np.uint16
+
+
+def test_a_shard_without_documents(tmp_path):
     empty = Shard(tmp_path, 0, vocab_size=100)
     empty.write([(np.int32([]), np.array([], int), np.array([0]))])
     assert empty.counts() == {"documents": 0, "segments": 0, "pieces": 0}
@@ -109,31 +134,48 @@ def random_tokens(seed, documents, longest=9):
     return Tokens(np.arange(segments[-1]), segments, np.cumsum([0, *counts]))
 
 
+def parts_of(tokens):
+    """Returns the parts of all stretches: their document, and the first and the last segment."""
+    return [part for stretch in stretches(tokens) for part in stretch]
+
+
+def document_alone(tokens, document):
+    """Returns one document of `Tokens` without the others."""
+    first, last = tokens.documents[document : document + 2]
+    segments = tokens.segments[first : last + 1] - tokens.segments[first]
+    return Tokens(tokens.ids, segments, np.array([0, last - first]))
+
+
 @pytest.mark.parametrize("block", [1, 57, 10**6])
 def test_stretches_cover_all_documents_and_are_small(monkeypatch, block):
     monkeypatch.setattr(token_store, "BLOCK", block)
     tokens = random_tokens(block, documents=40)
-    found = list(stretches(tokens))
-    parts = [part for stretch in found for part in stretch]
-    assert [part[1] for part in parts] + [tokens.documents[-1]] == [0] + [part[2] for part in parts]
-    ends = np.searchsorted(tokens.documents, [part[1] for part in parts], "right") - 1
-    assert [part[0] for part in parts] == ends.tolist()
-    for stretch in found:
+
+    place = 0
+    for document, first, last in parts_of(tokens):
+        assert first == place
+        assert tokens.documents[document] <= first < tokens.documents[document + 1]
+        place = last
+    assert place == tokens.documents[-1]
+    all_stretches = list(stretches(tokens))
+    for stretch in all_stretches:
         size = tokens.segments[stretch[-1][2]] - tokens.segments[stretch[0][1]]
         # Less than a block before the last document, and at most a block and a segment of it.
         assert size < 2 * block + 9
-    cuts = {}
-    for document, _, last in parts:
-        cuts.setdefault(document, []).append(last - tokens.documents[document])
-    # A document is split at the same positions if it is the only one.
-    for document, expected in cuts.items():
-        first, last = tokens.documents[document : document + 2]
-        alone = Tokens(
-            tokens.ids, tokens.segments[first : last + 1] - tokens.segments[first], np.array([0, last - first])
-        )
-        assert [part[2] for stretch in stretches(alone) for part in stretch] == expected
     if block == 10**6:
-        assert len(found) == 1
+        assert len(all_stretches) == 1
+
+
+@pytest.mark.parametrize("block", [1, 57, 10**6])
+def test_a_document_is_split_at_the_same_positions_if_it_is_the_only_one(monkeypatch, block):
+    monkeypatch.setattr(token_store, "BLOCK", block)
+    tokens = random_tokens(block, documents=40)
+    cuts = {document: [] for document in range(40)}
+    for document, _, last in parts_of(tokens):
+        cuts[document].append(last - tokens.documents[document])
+    for document, expected in cuts.items():
+        alone = document_alone(tokens, document)
+        assert [last for _, _, last in parts_of(alone)] == expected
 
 
 def test_following_segments():
@@ -149,12 +191,17 @@ def test_following_segments():
         (1, 0.49, 2): [106, 107, 108],
         (1, 0.5, 1): [107, 108],
     }
-    ids, lengths = following(tokens, *map(np.array, zip(*cases, strict=True)))
-    assert [part.tolist() for part in np.split(ids, np.cumsum(lengths)[:-1])] == list(cases.values())
-    # Every segment of a document is equally likely.
+    documents, draws, wanted = map(np.array, zip(*cases, strict=True))
+    ids, lengths = following(tokens, documents, draws, wanted)
+    texts = np.split(ids, np.cumsum(lengths)[:-1])
+    assert [text.tolist() for text in texts] == list(cases.values())
+
+
+def test_every_segment_of_a_document_is_equally_likely():
     tokens = random_tokens(0, documents=1)
     draws = uniforms(make_keys(np.arange(20_000)), 1)[:, 0]
     ids, lengths = following(tokens, np.zeros(20_000, int), draws, np.ones(20_000, int))
     begins = ids[np.cumsum(lengths) - lengths]
-    np.testing.assert_array_equal(np.unique(begins), tokens.segments[:-1])
-    assert stats.chisquare(np.unique(begins, return_counts=True)[1]).pvalue > 1e-4
+    values, counts = np.unique(begins, return_counts=True)
+    np.testing.assert_array_equal(values, tokens.segments[:-1])
+    assert stats.chisquare(counts).pvalue > 1e-4

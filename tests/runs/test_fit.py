@@ -196,7 +196,7 @@ def test_equal_settings(loaded):
         with mock.patch.object(Run, "train", autospec=True, side_effect=SystemExit) as train, pytest.raises(SystemExit):
             loaded.fit(TEXTS, [3, 4] * (len(TEXTS) // 2), verbose=False, batch_size=4, **options)
         run = train.call_args.args[0]
-        return json.dumps(run.setting), run.runs.common()["class_weight"]
+        return json.dumps(run.setting), run.finetuning.common()["class_weight"]
 
     same = settings(class_weight={3: 2.0}, epochs=np.int64(1), learning_rate=np.float32(0.5), seed=None, callbacks=None)
     assert same == settings(class_weight={"3": 2.0}, epochs=1, learning_rate=0.5)
@@ -209,7 +209,7 @@ def test_settings_of_numpy(loaded):
         options = {"warmup": number(0.25), "sequence_length": whole(8), "freeze_layers": whole(1)}
         with mock.patch.object(Run, "train", autospec=True, side_effect=SystemExit) as train, pytest.raises(SystemExit):
             loaded.fit(TEXTS, [[label] for label in CLASSES], task="multi_label", threshold=number(0.5), **options)
-        return json.dumps(train.call_args.args[0].runs.common())
+        return json.dumps(train.call_args.args[0].finetuning.common())
 
     assert common(np.float32, np.int64) == common(float, int)
 

@@ -117,7 +117,7 @@ def test_an_interrupted_grid_resumes(tmp_path, run, monkeypatch):
     calls = []
 
     def finish(self):
-        calls.append((self.setting.get("seed"), len(self.runs.grid_runs.results)))
+        calls.append((self.setting.get("seed"), len(self.finetuning.grid_runs.results)))
         if len(calls) == 2:
             raise KeyboardInterrupt
         return None, {"scores": {"f1": self.setting["seed"] / 10}}, {}

@@ -182,9 +182,7 @@ def test_the_nearest_of_many(bert, tmp_path, monkeypatch, approximate):
     ("count", "approximate", "is_told"),
     [(8, None, False), (9, None, True), (9, False, False), (9, True, False)],
 )
-def test_only_those_who_want_a_graph_get_one(
-    bert, quick, tmp_path, monkeypatch, caplog, count, approximate, is_told
-):
+def test_only_those_who_want_a_graph_get_one(bert, quick, tmp_path, monkeypatch, caplog, count, approximate, is_told):
     """A message says what the exact search of many passages costs, unless the user has chosen."""
     caplog.set_level("INFO", "keras_bert")
     monkeypatch.setattr("keras_bert.search.index.MANY", 8)

@@ -27,6 +27,7 @@ from keras_bert.training.losses import span_loss
 _LOG = logging.getLogger("keras_bert")
 _ALTERNATIVES = 3  # Answers of the exported model.
 _FEW = 3  # Questions to name.
+_EVALUATED = 32  # Windows to evaluate at a time, of dev and of test alike.
 
 
 class QuestionTraining(Training):
@@ -91,7 +92,7 @@ class QuestionReport(Report):
         windows = self.task.test_windows
         if not windows:
             return {}
-        return windows.logits(lambda inputs: predict(Batches(inputs, shuffle=False)))
+        return windows.logits(lambda inputs: predict(Batches(inputs, batch_size=_EVALUATED, shuffle=False)))
 
     def combine(self, logits):
         return np.mean(logits, axis=0)
@@ -189,7 +190,7 @@ class QuestionAnsweringTask(Task):
             self.splits["train"].append(split)
         inputs = self.dev_windows.inputs()
         targets = self.dev_windows.targets()
-        self.splits["dev"].append(Split("dev", data.dev, inputs, targets, batch_size=32))
+        self.splits["dev"].append(Split("dev", data.dev, inputs, targets, batch_size=_EVALUATED))
 
     @property
     def held_out(self):

@@ -38,7 +38,7 @@ def test_scores_equal_those_of_seqeval(prefixes):
         golds = random_tags(rng, prefixes)
         predictions = changed(rng, golds)
         gold_entities = [schemes.entities(tags) for tags in golds]
-        table = metrics.table(gold_entities, [schemes.entities(tags) for tags in predictions])
+        table = metrics.score_types(gold_entities, [schemes.entities(tags) for tags in predictions])
         expected = seqeval.classification_report(golds, predictions, output_dict=True, zero_division=0)
         assert [row[0] for row in table] == ["LOC", "ORG", "PER", "all"]
         for kind, precision, recall, f1, support, _ in table:

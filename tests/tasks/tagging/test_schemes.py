@@ -71,7 +71,7 @@ def test_scores():
     golds = [FOUND, []]
     predictions = [[FOUND[0], EntitySpan("LOC", 3, 7), FOUND[3]], []]
     assert metrics.entity_scores(golds, predictions) == {"f1": 4 / 7, "precision": 2 / 3, "recall": 1 / 2}
-    assert metrics.table(golds, predictions)[::2] == [("LOC", 0, 0, 0, 2, 1), ("all", 2 / 3, 1 / 2, 4 / 7, 4, 3)]
+    assert metrics.score_types(golds, predictions)[::2] == [("LOC", 0, 0, 0, 2, 1), ("all", 2 / 3, 1 / 2, 4 / 7, 4, 3)]
     assert metrics.entity_scores([[]], [[]]) == {"f1": 0.0, "precision": 0.0, "recall": 0.0}
     # Sentences have equal places: the same entity in another sentence is no hit.
     assert metrics.entity_scores([[FOUND[0]], []], [[], [FOUND[0]]])["f1"] == 0.0
