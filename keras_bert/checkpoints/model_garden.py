@@ -34,6 +34,8 @@ _BLOCK = {
     "_output_dense": "output.dense",
     "_output_layer_norm": "output.LayerNorm",
 }
+_NORM = ("embeddings.LayerNorm.weight", "embeddings.LayerNorm.bias")
+_POOLER = ("pooler.dense.weight", "pooler.dense.bias")
 _PARTS = {"kernel": "weight", "gamma": "weight", "bias": "bias", "beta": "bias"}
 _MASKED = {
     "masked_lm/embedding_table": _TABLE,
@@ -142,29 +144,36 @@ def _our_name(path, last):
 def _names_by_number(paths):
     """Returns the names of the tensors of a SavedModel by ours; its `paths` number the variables in a fixed order.
 
-    Raises for any other number of variables than that of an encoder with a pooler.
+    The order, that of the layers, is all that tells them apart: embeddings, blocks, pooler. A SavedModel with any other
+    number of variables, such as one without a pooler, is refused; a checkpoint without one is opened, see
+    `LoadedModels.has_pooler`.
     """
     count = sum(re.fullmatch(r"variables/\d+", path) is not None for path in paths)
-    first = [*_TABLES, "embeddings.LayerNorm.weight", "embeddings.LayerNorm.bias"]
-    last = ["pooler.dense.weight", "pooler.dense.bias"]
     variables_of_block = 2 * len(_BLOCK)  # A weight and a bias of each layer.
-    blocks = (count - len(first) - len(last)) // variables_of_block
-    ordered = list(first)
+    blocks = (count - len(_TABLES) - len(_NORM) - len(_POOLER)) // variables_of_block
+    ordered = [*_TABLES, *_NORM]
     for number in range(blocks):
         for layer in _BLOCK.values():
             name = f"encoder.layer.{number}.{layer}"
             ordered += [f"{name}.weight", f"{name}.bias"]
-    ordered += last
+    ordered += _POOLER
     if len(ordered) != count:
         raise ValueError(f"a SavedModel of {count} variables is no encoder of the Model Garden")
 
     names = {ours: paths[f"variables/{number}"] for number, ours in enumerate(ordered)}
-    # The model with the head numbers the encoder's variables again, then those of the head, without the shared table.
-    if f"mlm/variables/{count}" in paths:
-        of_head = [ours for ours in _MASKED.values() if ours != _TABLE]
-        for number, ours in enumerate(of_head, count):
-            names[ours] = paths[f"mlm/variables/{number}"]
+    names.update(_names_of_masked(paths, first=count))
     return names
+
+
+def _names_of_masked(paths, first):
+    """Returns the names of the tensors of the masked language model, if a SavedModel has them, by ours.
+
+    `mlm` numbers the encoder's variables once more, and from `first` on those of the head, without the shared table.
+    """
+    if f"mlm/variables/{first}" not in paths:
+        return {}
+    of_head = [ours for ours in _MASKED.values() if ours != _TABLE]
+    return {ours: paths[f"mlm/variables/{number}"] for number, ours in enumerate(of_head, first)}
 
 
 def _matrix(ours, name, shape, fetch):

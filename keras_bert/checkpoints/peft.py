@@ -479,7 +479,11 @@ def _linear_modules(num_layers, pairs, layout):
 
 
 def check_base(base, format):
-    """Raises if `base` is missing, not a model that peft could adapt, or given without need; returns it as to store."""
+    """Returns the path or name of the base model as the adapter's settings store it; `None` in other formats.
+
+    Raises if `base` is missing, given without need, a path that does not exist, or an adapter. The base is not opened:
+    whether the adapter fits it shows when both are loaded.
+    """
     if format != "peft":
         if base is not None:
             raise ValueError(f"`base` is only for format='peft'. Received: base={base!r}, format={format!r}")
@@ -487,12 +491,15 @@ def check_base(base, format):
     if base is None:
         raise ValueError("format='peft' needs `base`, the path or name of the adapted model. Received: base=None")
     path = find(base)
-    if path is not None and fits(Folder(path)):
+    if path is None:  # A name on the hub.
+        return str(base)
+    if fits(Folder(path)):
         raise ValueError(
             f"`base` must be a whole model. Received: base={base!r}, an adapter; write the sum as a model with "
             "keras_bert.save(keras_bert.load(adapter).model(), ...) and train from there"
         )
-    if path is None or not pathlib.Path(base).expanduser().exists():  # On the hub, or on a shelf.
+    is_path = pathlib.Path(base).expanduser().exists()
+    if not is_path:  # A name on a shelf, which may be another folder on another machine.
         return str(base)
     return str(path.resolve())
 

@@ -17,6 +17,7 @@ from keras_bert.version import __version__
 
 # The facts that make another model: all that answers depend on, but for weights and the options of an export. An export
 # of an earlier version lacks the last ones.
+# Facts of which each makes another model; so does another order of the labels.
 _MODEL = ("head", "multi_label", "labels", "pair", "vocabulary", "config", "lowercase", "tokenizer", "graph")
 _NOT_OF_GRAPH = ("multi_label", "sequence_length")  # Options of heads that are a fact of their own, or of an export.
 # Settings of training, on which no answer depends.

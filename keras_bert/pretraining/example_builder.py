@@ -131,7 +131,10 @@ class ExampleBuilder:
         )
 
     def serialize(self, examples):
-        """Returns shuffled records of `PackedExamples`, and a `Counter` of their statistics for the manifest."""
+        """Returns shuffled records of `PackedExamples`, and a `Counter` of their statistics.
+
+        The counts of all parts of a corpus are added, and `generation.summary` makes the manifest of the sum.
+        """
         order = np.argsort(examples.keys)
         lengths = examples.lengths[order, None]
         place = np.arange(self.settings.sequence_length)

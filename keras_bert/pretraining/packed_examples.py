@@ -11,8 +11,8 @@ class PackedExamples(NamedTuple):
     """Examples as arrays, `(examples,)` unless noted."""
 
     token_ids: np.ndarray  # `(examples, length)`.
-    first: np.ndarray  # Length of `[CLS] A [SEP]`; that of the row without a B, which else has a `[SEP]` of its own.
-    lengths: np.ndarray  # Number of tokens.
+    first: np.ndarray  # Where B starts: the length of `[CLS] A [SEP]`. Without a B, it is that of the row.
+    lengths: np.ndarray  # Number of tokens, with the `[SEP]` after a B.
     is_random: np.ndarray  # Whether B is random.
     keys: np.ndarray  # Random keys.
     truncated: int  # Number of truncated tokens.

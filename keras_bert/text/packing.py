@@ -45,7 +45,10 @@ class Packing:
         return _sequences(kept_first, kept_second, length, self.vocabulary)
 
     def question_room(self, max_question_length):
-        """Returns the maximum number of tokens of a question, whose context has at least half of the room of a pair."""
+        """Returns the maximum number of tokens of a question, whose context has at least half of the room of a pair.
+
+        The same for training, scores and SavedModels.
+        """
         return min(max_question_length, self.room(pair=True) // 2)
 
     def room(self, pair=False):

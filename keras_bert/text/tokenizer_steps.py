@@ -111,8 +111,9 @@ def unigram_steps(normalizer, pre_tokenizer):
 
     White space at the ends and repeated spaces are removed, and a "▁" precedes each word, as in SentencePiece. Its
     vocabularies are converted in two ways: either the pre-tokenizer splits at white space (WhitespaceSplit), or the
-    normalizer strips it and joins spaces (Strip and Replace); Metaspace writes the "▁" in both. Steps before the table
-    are those that `normalizer_steps` supports.
+    normalizer strips it and joins spaces (Strip and Replace); Metaspace writes the "▁" in both. All that stands after
+    the table is left to SentencePiece's op, and must be what it does; steps before it are done by `graph_steps`, and
+    must be those that `normalizer_steps` supports.
     """
     steps = flat_steps(normalizer, "normalizers")
     word_steps = flat_steps(pre_tokenizer, "pretokenizers")

@@ -178,6 +178,7 @@ def own_data(
     dev = train
     if dev_source is not train_source:
         dev = reader.read(dev_source, classes, skip_bad_rows)
+    # Neither dev nor test depends on the other: both need the classes alone.
     name = name or kind
     test = {}
     if test_source is not None:
