@@ -10,7 +10,7 @@ from keras_bert.data import choices as multiple_choice
 from keras_bert.data import in_memory
 from keras_bert.data.formats import source
 from keras_bert.data.sources import Place
-from keras_bert.data.text_files import as_text, is_blank
+from keras_bert.data.text_files import is_blank, without_formula
 from keras_bert.files import LinesFile, csv_text, json_text
 from keras_bert.heads.answer_forms import form_of
 from keras_bert.heads.answers import flat
@@ -294,7 +294,7 @@ class AnswersFile(LinesFile):
         """Returns the lines of a table; the first ones begin with the names of its columns."""
         rows = []
         for record, row, answer in parts:
-            answer_cells = _as_texts(_cells(_rounded(flat(answer))))
+            answer_cells = _without_formulas(_cells(_rounded(flat(answer))))
             rows.append(_merged(_cells(record or row), answer_cells))  # Columns of the user stay as they are.
         is_new = self._columns is None
         if is_new:
@@ -343,9 +343,9 @@ def _cells(columns):
     return cells
 
 
-def _as_texts(cells):
+def _without_formulas(cells):
     """Returns cells that spreadsheets do not take for formulas."""
-    return {as_text(name): as_text(str(cell)) for name, cell in cells.items()}
+    return {without_formula(name): without_formula(str(cell)) for name, cell in cells.items()}
 
 
 def with_texts(lines, rows):

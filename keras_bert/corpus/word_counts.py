@@ -55,8 +55,7 @@ def count_words(
     for path in paths:
         parts.extend(_parts_of_file(path))
     if processes is None:
-        size = sum(path.stat().st_size for path in paths)
-        processes = min(os.cpu_count(), math.ceil(size / WORTH_A_PROCESS))
+        processes = _worthwhile_processes(paths)
     splitting = (lowercase, strip_accents, reversible)
     job = functools.partial(_count_part, splitting=splitting, held_out_every=held_out_every)
     counts = collections.Counter()
@@ -70,6 +69,12 @@ def count_words(
     if not counts:
         raise ValueError(f"{files}: the files contain no words")
     return counts, held_out
+
+
+def _worthwhile_processes(paths):
+    """Returns how many processes the files are worth, at most one for each core."""
+    size = sum(path.stat().st_size for path in paths)
+    return min(os.cpu_count(), math.ceil(size / WORTH_A_PROCESS))
 
 
 def _parts_of_file(path):

@@ -241,7 +241,7 @@ def is_blank(fields):
     return not fields or (len(fields) == 1 and not fields[0].strip())
 
 
-def as_text(cell):
+def without_formula(cell):
     """Precedes a cell to write that spreadsheets would take for a formula by an apostrophe, as `page/csv.js` does."""
     if _FORMULA.match(cell) and not NUMBER.fullmatch(cell):
         return f"'{cell}"

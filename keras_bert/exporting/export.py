@@ -296,15 +296,19 @@ def build_signatures(model, preprocessor, labels=None, pair=False, traced=None, 
     """
     description = describe(model)
     labels = _labels(description, labels)
-    has_own_signatures = description.signatures is not None
-    head = None if has_own_signatures else answering(description.head)
-    allowed = [False] if has_own_signatures else [head.requires_pair, head.takes_pair]
-    if bool(pair) not in allowed:
-        raise ValueError(f"`pair` must be {not pair} for a model with head={description.head!r}. Received: pair={pair}")
-    if has_own_signatures:
+    if description.signatures is not None:  # Those of the model's own, such as a decoder's.
+        _check_pair(pair, [False], description)
         return with_options(description.signatures, description, options, model, preprocessor)
+    head = answering(description.head)
+    _check_pair(pair, [head.requires_pair, head.takes_pair], description)
     preprocessor = _for_serving(preprocessor, head.keeps)
     return head.signatures(traced or model, description, preprocessor, labels, pair, **options)
+
+
+def _check_pair(pair, allowed, description):
+    """Raises unless `pair` has one of the allowed values."""
+    if bool(pair) not in allowed:
+        raise ValueError(f"`pair` must be {not pair} for a model with head={description.head!r}. Received: pair={pair}")
 
 
 def _explain_signature(parts, traced):

@@ -117,20 +117,24 @@ def verify(directories, tolerance=None):
         A list with a `VerificationReport` for each.
     """
     directories = [str(directory) for directory in directories]
-    stored = []  # The `StoredProbes` of each directory, or the problem that keeps them from being read.
+    stored = {}
+    problems = {}
+    for directory in dict.fromkeys(directories):
+        try:
+            stored[directory] = _read_stored_probes(directory)
+        except _UnreadableProbes as error:
+            problems[directory] = str(error)
     requests = []
-    for directory in directories:
-        probes_or_problem = _read_stored_probes(directory)
-        stored.append(probes_or_problem)
-        if isinstance(probes_or_problem, StoredProbes):
-            requests.append({"directory": directory, "calls": probes_or_problem.calls})
-    answers = iter(ask(requests))
+    for directory, probes in stored.items():
+        requests.append({"directory": directory, "calls": probes.calls})
+    answers = dict(zip(stored, ask(requests), strict=True))
+
     reports = []
-    for directory, probes_or_problem in zip(directories, stored, strict=True):
-        if isinstance(probes_or_problem, StoredProbes):
-            reports.append(_report(directory, probes_or_problem, next(answers), tolerance))
+    for directory in directories:
+        if directory in problems:
+            reports.append(VerificationReport(directory, [], [problems[directory]]))
         else:
-            reports.append(VerificationReport(directory, [], [probes_or_problem]))
+            reports.append(_report(directory, stored[directory], answers[directory], tolerance))
     return reports
 
 
@@ -152,11 +156,15 @@ def ask(requests):
         return json.loads(answered.read_text())
 
 
+class _UnreadableProbes(Exception):
+    """A folder without probes that can be asked; its text says why."""
+
+
 def _read_stored_probes(directory):
-    """Returns the `StoredProbes` of a SavedModel, or the problem that keeps them from being read, a string."""
+    """Returns the `StoredProbes` of a SavedModel; raises `_UnreadableProbes` for a folder without them."""
     folder = pathlib.Path(directory)
     if not (folder / "saved_model.pb").is_file():
-        return "no SavedModel: it has no saved_model.pb"
+        raise _UnreadableProbes("no SavedModel: it has no saved_model.pb")
     try:
         stored = json.loads((folder / assets.FOLDER / assets.PROBES).read_text(encoding="utf-8"))
         facts = json.loads((folder / assets.FOLDER / assets.FACTS).read_text(encoding="utf-8"))
@@ -171,9 +179,10 @@ def _read_stored_probes(directory):
             is_calibrated=facts.get("calibrated", False),
         )
     except FileNotFoundError as error:
-        return f"no {assets.FOLDER}/{pathlib.Path(error.filename).name}, which `export` writes"
+        name = pathlib.Path(error.filename).name
+        raise _UnreadableProbes(f"no {assets.FOLDER}/{name}, which `export` writes") from None
     except (ValueError, KeyError, TypeError, AttributeError, StopIteration) as error:
-        return f"{assets.FOLDER} is damaged: {type(error).__name__}: {error}"
+        raise _UnreadableProbes(f"{assets.FOLDER} is damaged: {type(error).__name__}: {error}") from None
 
 
 def _input_array(values):

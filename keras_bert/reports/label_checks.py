@@ -125,12 +125,12 @@ def _table_row(rank, label, unit):
         place += " (repeated)"
     predicted = page.NOTHING
     if label.predicted is not None:
-        predicted = as_text(label.predicted)
+        predicted = value_text(label.predicted)
     return [
         str(rank),
         place,
         _shown_text(label),
-        as_text(label.label),
+        value_text(label.label),
         predicted,
         f"{label.loss:.3g}",
     ]
@@ -147,7 +147,7 @@ def _shown_text(label):
     return page.words(page.isolated(before), page.bold(word), page.isolated(after), between="")
 
 
-def as_text(value):
+def value_text(value):
     """Returns a label or a prediction as text."""
     if isinstance(value, list | tuple):
         return ", ".join(map(str, value)) or "none"

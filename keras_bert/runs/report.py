@@ -4,7 +4,7 @@ import itertools
 import math
 import pathlib
 
-from keras_bert.data.text_files import NUMBER, as_text
+from keras_bert.data.text_files import NUMBER, without_formula
 from keras_bert.files import write_text
 from keras_bert.progress import is_share
 from keras_bert.reports import charts, page
@@ -67,7 +67,7 @@ def tsv_line(row):
     for value in row:
         text = str(value)
         if not NUMBER.fullmatch(text):
-            quoted = as_text(text).replace('"', '""')
+            quoted = without_formula(text).replace('"', '""')
             text = f'"{quoted}"'
         cells.append(text)
     return "\t".join(cells) + "\n"

@@ -87,31 +87,15 @@ def plan_removal(facts, removed, source):
     Blocks without one of them stay. Blocks that become so small that they fit into the one before join it.
     """
     number = facts.next_number
-    entries = []  # Blocks that stay, and lists of what remains of others.
-    start = 0
-    for block in facts.blocks:
-        is_removed = removed[start : start + block.rows]
-        start += block.rows
-        rows = np.flatnonzero(~is_removed)
-        if len(rows) == block.rows:
-            entries.append(block)
-        elif len(rows):
-            part = Kept(block, rows)
-            last = entries[-1] if entries else None
-            if isinstance(last, list) and _row_count(last) + len(rows) <= facts.block:
-                last.append(part)
-            else:
-                entries.append([part])
     blocks = []
     new_blocks = []
-    for entry in entries:
-        if isinstance(entry, Block):
-            blocks.append(entry)
-            continue
-        block = Block(number, _row_count(entry))
-        new_blocks.append(NewBlock(block, tuple(entry)))
+    for group in _groups_of_kept(facts, removed):
+        block = _whole_block(group)
+        if block is None:
+            block = Block(number, _row_count(group))
+            new_blocks.append(NewBlock(block, tuple(group)))
+            number += 1
         blocks.append(block)
-        number += 1
     after = dataclasses.replace(
         facts,
         source=source,
@@ -121,6 +105,36 @@ def plan_removal(facts, removed, source):
         longest=None,
     )
     return IndexChange(before=facts, after=after, new_blocks=tuple(new_blocks))
+
+
+def _groups_of_kept(facts, removed):
+    """Returns what remains of the blocks, lists of `Kept` in order, each of which becomes a block.
+
+    A block of which all remains is a list of its own. Parts of neighboring blocks are one list if it fits into a block.
+    """
+    groups = []
+    start = 0
+    for block in facts.blocks:
+        rows = np.flatnonzero(~removed[start : start + block.rows])
+        start += block.rows
+        if not len(rows):
+            continue
+        part = Kept(block, rows)
+        is_whole = len(rows) == block.rows
+        follows_part = groups and _whole_block(groups[-1]) is None
+        if follows_part and not is_whole and _row_count(groups[-1]) + len(rows) <= facts.block:
+            groups[-1].append(part)
+        else:
+            groups.append([part])
+    return groups
+
+
+def _whole_block(group):
+    """Returns the block of which a group of `Kept` has all rows, and no others; `None` for parts of blocks."""
+    first = group[0]
+    if len(group) == 1 and len(first.rows) == first.block.rows:
+        return first.block
+    return None
 
 
 def _sizes(count, largest):

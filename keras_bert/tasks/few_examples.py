@@ -105,29 +105,44 @@ class FewExamples:
             )
 
     def _compare(self):
-        """Sets the methods to compare and the folds; rows that cannot be divided leave the probe."""
-        self.methods = (PROBE, CONTRASTIVE)
-        reason = "pairs come from classes, not from numbers"
-        if self._task.labels is not None:
-            reason = self._divide_rows()
+        """Sets the methods to compare, and the folds if there are none; rows that cannot be divided leave the probe."""
+        reason = self._reason_not_to_compare()
         if reason is not None:
             _LOG.info("  method: probe, without a comparison: %s", reason)
             self.methods = (PROBE,)
             self.folds = None
+            return
+        self.methods = (PROBE, CONTRASTIVE)
+        if not self._has_held_out_rows():
+            self.folds = Folds(self._most_folds())
 
-    def _divide_rows(self):
-        """Sets the folds if there are none, and no other dev rows; returns why the rows have none, or `None`."""
-        task = self._task
-        rows = task.splits["train"][0].examples
-        counts = {label: len(members) for label, members in rows_by_class(rows.labels).items()}
-        if task.held_out or self.folds is not None:
-            return "no class has two examples" if max(counts.values()) == 1 else None
-        rarest = min(counts, key=counts.get)
-        num_folds = min(_FOLDS, counts[rarest], len(set(rows.groups())))
-        if num_folds < 2:
-            return f"the class {task.labels[rarest]} has one example, and cross-validation needs two"
-        self.folds = Folds(num_folds)
-        return None
+    def _reason_not_to_compare(self):
+        """Returns why the rows cannot be divided to compare methods, or `None`."""
+        if self._task.labels is None:
+            return "pairs come from classes, not from numbers"
+        sizes = self._class_sizes()
+        if self._has_held_out_rows():
+            return "no class has two examples" if max(sizes.values()) == 1 else None
+        if self._most_folds() >= 2:
+            return None
+        rarest = min(sizes, key=sizes.get)
+        if sizes[rarest] >= 2:
+            return "all rows are of one group, and cross-validation needs two"
+        return f"the class {self._task.labels[rarest]} has one example, and cross-validation needs two"
+
+    def _has_held_out_rows(self):
+        """Whether there are rows to score the methods on: those of validation, or those of folds that were given."""
+        return self._task.held_out or self.folds is not None
+
+    def _class_sizes(self):
+        """Returns the number of training rows of each class, by its id."""
+        labels = self._task.splits["train"][0].examples.labels
+        return {label: len(members) for label, members in rows_by_class(labels).items()}
+
+    def _most_folds(self):
+        """Returns the number of folds that each hold a row of every class, at most a few."""
+        groups = set(self._task.splits["train"][0].examples.groups())
+        return min(_FOLDS, min(self._class_sizes().values()), len(groups))
 
     def choices(self, learning_rate=None, batch_size=None, epochs=None, seed=None):
         """Returns the grid of the runs, see `Training.choices`; without pairs it has the seeds alone."""

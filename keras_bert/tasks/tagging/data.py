@@ -47,7 +47,7 @@ class TaggingSettings(CalibrationSettings):
         }
 
     @property
-    def reading(self):
+    def read_options(self):
         """The options of `data.read`."""
         return {
             "word_column": self.word_column,
@@ -59,13 +59,13 @@ class TaggingSettings(CalibrationSettings):
 
     def read(self, train, dev, test=None):
         """Returns the `TaggingData` of files or sources that can be used together."""
-        train_sentences = read(train, **self.reading)
+        train_sentences = read(train, **self.read_options)
         dev_sentences = train_sentences
         if dev is not train or not isinstance(dev, Source):
-            dev_sentences = read(dev, like=train_sentences, **self.reading)
+            dev_sentences = read(dev, like=train_sentences, **self.read_options)
         test_sentences = None
         if test:
-            test_sentences = read(test, like=train_sentences, labeled=False, **self.reading)
+            test_sentences = read(test, like=train_sentences, labeled=False, **self.read_options)
         check(train_sentences, dev_sentences, test_sentences, self.document_context)
         return TaggingData(train_sentences, dev_sentences, test_sentences)
 
@@ -129,8 +129,8 @@ class TaggingRows(RowFormat):
         if labels is None:
             return settings.read(train, dev)
         # A model that is not trained: nothing has to be learned.
-        train_sentences = read(train, **settings.reading)
-        dev_sentences = read(dev, like=train_sentences, **settings.reading)
+        train_sentences = read(train, **settings.read_options)
+        dev_sentences = read(dev, like=train_sentences, **settings.read_options)
         return TaggingData(train_sentences, dev_sentences, labels=labels)
 
 
