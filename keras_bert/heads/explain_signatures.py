@@ -166,7 +166,7 @@ class WordScores:
         self.has_targets = self.form == CHOICES or self.labels is not None or has_several
 
     def __call__(self, inputs, target):
-        reading = self._reading(inputs, target)
+        reading = self._read(inputs, target)
         effects = self._effects(reading.subject)
         rows = tf.size(reading.target.number)
         outputs = _assembled(reading.table, effects, rows)
@@ -177,13 +177,13 @@ class WordScores:
         padded["target"] = reading.target.number
         return token_counts.with_counts(padded, reading.counts)
 
-    def _reading(self, inputs, target):
+    def _read(self, inputs, target):
         """Returns the `ReadTexts` of texts."""
         if self.form == TOKENS:
-            return self._tokens(inputs, target)
+            return self._read_tokens(inputs, target)
         if self.form == CHOICES:
-            return self._choices(inputs, target)
-        return self._texts(inputs, target)
+            return self._read_choices(inputs, target)
+        return self._read_texts(inputs, target)
 
     def named(self, outputs):
         """Returns outputs with the name of the target, where it has one; a score has no target."""
@@ -196,26 +196,26 @@ class WordScores:
             outputs["target"] = number
         return outputs
 
-    def _run(self, inputs):
+    def _logits(self, inputs):
         """Returns the logits of sequences."""
         outputs = self._model(inputs, training=False)
         return tf.cast(outputs[self._head.classes], tf.float32)
 
-    def _run_windows(self, viewed):
+    def _logits_of_windows(self, viewed):
         """Returns the logits of `ViewedTexts`."""
         outputs = viewed.outputs(self._model)
         return tf.cast(outputs[self._head.classes], tf.float32)
 
     # What the logits are of: one method each.
 
-    def _texts(self, inputs, target):
+    def _read_texts(self, inputs, target):
         """Reads texts or pairs, in one sequence or in windows, for logits of whole texts."""
         first = words.words_of(self.tokenizer, inputs["text"])
         second = None
         if "pair" in inputs:
             second = words.words_of(self.tokenizer, inputs["pair"])
         sequences, number, row, counts = self._sequences(inputs, first, second)
-        logits = in_groups(self._run, sequences, [self.width], _ROWS)
+        logits = in_groups(self._logits, sequences, [self.width], _ROWS)
         chosen = target.number_or(self._predicted(logits, row))
         subject = Subject(sequences, number, row, tf.gather(chosen, row)[:, None])
         table = WordTable.of(inputs["text"], first)
@@ -238,7 +238,7 @@ class WordScores:
         counts = _counts(preprocessor, first, second)
         return sequences, number, tf.range(tf.size(inputs["text"])), counts
 
-    def _choices(self, inputs, target):
+    def _read_choices(self, inputs, target):
         """Reads texts with choices, each with every choice in one sequence, or in windows of the text."""
         text = words.words_of(self.tokenizer, inputs["text"])
         choices = words.words_of(self.tokenizer, tf.reshape(inputs["choices"], [-1]))
@@ -255,7 +255,7 @@ class WordScores:
         """Returns the `Subject`, the number of the choice to explain, and the numbers of tokens."""
         first = tf.zeros([tf.size(inputs["text"])], tf.int32)
         sequences, _ = words.packed_choices(self._preprocessor, text, choices, first)
-        predicted = tf.argmax(self._run(sequences), -1, tf.int32)
+        predicted = tf.argmax(self._logits(sequences), -1, tf.int32)
         chosen = target.number_or(predicted)
         sequences, number = words.packed_choices(self._preprocessor, text, choices, chosen)
         counts = _counts(self._preprocessor, text, words.of_chosen(choices, chosen))
@@ -266,12 +266,12 @@ class WordScores:
         """Returns the same for texts in windows."""
         viewed = self._preprocessor.windows_with_choices(inputs["text"], inputs["choices"])
         row = viewed.views.row
-        chosen = target.number_or(self._predicted(self._run_windows(viewed), row))
+        chosen = target.number_or(self._predicted(self._logits_of_windows(viewed), row))
         number = words.of_choice_views(viewed, text, choices, chosen)
         subject = Subject(viewed.packed(), number, row, tf.gather(chosen, row)[:, None])
         return subject, chosen, _counts_of_windows(viewed)
 
-    def _tokens(self, inputs, target):
+    def _read_tokens(self, inputs, target):
         """Reads texts of any length, for the logit of one of their words, in the window with most of its context."""
         if "words" in inputs:
             text = inputs["words"]
@@ -280,7 +280,7 @@ class WordScores:
             text = inputs["text"]
             text_words = words.words_of(self.tokenizer, text)
         viewed = ViewedTexts(self._preprocessor, self._windows, text_words.tokens)
-        candidates = _candidates(viewed, text_words, self._run_windows(viewed))
+        candidates = _candidates(viewed, text_words, self._logits_of_windows(viewed))
         best = _chosen_word(candidates, target, outside=self._outside())
         # A text without words has the first window, and no logit.
         nothing = _Candidates(row=-1, number=-1, view=-1, position=0, logits=0.0)
