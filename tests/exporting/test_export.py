@@ -5,9 +5,6 @@ Pieces and their offsets, windows and entities have tests of their own in tests/
 
 import dataclasses
 import functools
-import hashlib
-import importlib.metadata
-import json
 import math
 import shutil
 from unittest import mock
@@ -23,16 +20,13 @@ tf = pytest.importorskip("tensorflow")
 pytestmark = pytest.mark.tensorflow
 
 from tensorflow.core.protobuf import saved_model_pb2  # noqa: E402
-from tensorflow_serving.apis import prediction_log_pb2  # noqa: E402
 
 from keras_bert.answering import answerer  # noqa: E402
 from keras_bert.exporting import export  # noqa: E402
 from keras_bert.exporting.export import build_signatures  # noqa: E402
-from keras_bert.exporting.model_facts import AnsweringParts, check_same_model, model_facts  # noqa: E402
 from keras_bert.heads import embedding_signatures as embed  # noqa: E402
 from keras_bert.heads import token_signatures as tag  # noqa: E402
 from keras_bert.text.signatures import on_ids  # noqa: E402
-from tests.conftest import eagerly  # noqa: E402
 from tests.exporting.conftest import LABELS, TAGS, THRESHOLDS  # noqa: E402
 from tests.text.test_entities import slow_entities  # noqa: E402
 from tests.text.test_views import slow_max_context, slow_windows  # noqa: E402
@@ -190,44 +184,6 @@ def test_outputs_start_with_the_batch_dimension_and_are_finite(served, head):
                 assert np.isfinite(value).all(), name
             elif value.dtype == object:
                 strings(value.tolist())  # UTF-8
-
-
-def test_facts_and_warmup(served, pieces):
-    """Replaces an older export."""
-    classifier = served("classification")
-    assert [path.name for path in classifier.directory.parent.iterdir()] == ["1"]
-    assert not (classifier.directory / "assets.extra" / "old").exists()
-    folder = classifier.directory / "assets.extra"
-    facts = json.loads((folder / "keras_bert.json").read_text())
-    assert (facts["head"], facts["labels"], facts["pair"]) == ("classification", LABELS, False)
-    assert (facts["sequence_length"], facts["precision"], facts["lowercase"]) == (20, "float32", True)
-    sha256 = hashlib.sha256("\n".join(pieces).encode()).hexdigest()
-    assert facts["vocabulary"] == {"pieces": 50, "sha256": sha256}
-    assert facts["ops"] == sorted(set(facts["ops"]))
-    assert {"FastBertNormalize", "FastWordpieceTokenizeWithOffsets", "ParseExampleV2"} <= set(facts["ops"])
-    assert not any(name.startswith("__") for name in facts["ops"])  # Functions are not ops.
-    assert set(facts["signatures"]) == {"serving_default", "classify", "tokens"}
-    assert facts["signatures"]["serving_default"] == {
-        "inputs": {"text": ["string", 1]},
-        "outputs": {
-            "label": ["string", 1],
-            "probabilities": ["float32", 2],
-            "labels": ["string", 2],
-            "tokens": ["int32", 1],
-            "tokens_read": ["int32", 1],
-        },
-    }
-    for package in ("keras", "tensorflow", "tensorflow-text"):
-        assert facts["versions"][package] == importlib.metadata.version(package)
-    assert facts["versions"]["keras_bert"] == keras_bert.__version__
-    assert facts["config"]["hidden_size"] == 32
-
-    records = tf.data.TFRecordDataset(str(folder / "tf_serving_warmup_requests"))
-    logs = [prediction_log_pb2.PredictionLog.FromString(record) for record in records.as_numpy_iterator()]
-    requests = {log.predict_log.request.model_spec.signature_name: log.predict_log.request for log in logs}
-    assert set(requests) == {"serving_default", "tokens"}
-    for name, request in requests.items():
-        assert classifier(name, **{key: tf.make_ndarray(value) for key, value in request.inputs.items()})
 
 
 def test_a_classifier(served):
@@ -551,92 +507,6 @@ def test_only_a_saved_model_of_the_same_model_is_replaced(model_of, preprocessor
         keras_bert.export(model_of("classification"), preprocessor, folder)
 
 
-CONFIG = {"vocab_size": 50, "hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 8}
-
-
-def facts_of(pieces, config=(), head="classification", options=(), text=(), labels=("a", "b"), **more):
-    """The facts of an export of a small model; dicts have what differs from the first one."""
-    encoder = keras_bert.build_encoder(
-        keras_bert.BertConfig(**{**CONFIG, "max_position_embeddings": 40, **dict(config)})
-    )
-    if head == "classification":
-        model = keras_bert.build_classifier(encoder, **{"num_classes": 2, **dict(options)})
-    else:
-        labels = None
-        model = keras_bert.build_embedder(encoder, **dict(options))
-    preprocessor = keras_bert.TextPreprocessor(pieces, **{"sequence_length": 20, **dict(text)})
-    names = None if labels is None else list(labels)
-    pair = more.pop("pair", False)
-    return model_facts(AnsweringParts(keras_bert.describe(model), preprocessor, names, pair, options=more))
-
-
-SETTINGS = {"max_word_length": 20, "tokenize_chinese_chars": False, "truncation_side": "left", "pair_segments": False}
-# No answer depends on these, or they are options of the export.
-SAME = [
-    {"config": {"hidden_dropout_prob": 0.3}},
-    {"config": {"attention_probs_dropout_prob": 0.0}},
-    {"options": {"dropout": 0.5}},
-    {"config": {"initializer_range": 0.5}},
-    {"text": {"sequence_length": 30}},
-    {"text": {"padding": 8}},
-    {"text": {"lowercase": True}},
-    {"text": {"strip_accents": True}},  # As without it, in lower case.
-    {"logits": True, "rows_together": np.int64(4)},
-]
-OTHER = {
-    "lowercase": {"text": {"lowercase": False}},
-    "tokenizer.strip_accents": {"text": {"strip_accents": False}},
-    "tokenizer.keep_special_tokens": {"text": {"keep_special_tokens": ["[MASK]"]}},
-    "tokenizer.truncation": {"text": {"truncation": "only_second"}},
-    "config.hidden_act": {"config": {"hidden_act": "relu"}},
-    "config.layer_norm_eps": {"config": {"layer_norm_eps": 0.1}},
-    "config.num_attention_heads": {"config": {"num_attention_heads": 4}},
-    "graph.pooler_activation": {"config": {"pooler_activation": "gelu"}},
-    "labels.1": {"labels": ("a", "c")},
-    "labels": {"labels": ("a", "b", "c"), "options": {"num_classes": 3}},
-    "multi_label": {"options": {"multi_label": True}},
-    "pair": {"pair": True},
-    "head": {"head": "embedding"},
-    **{f"tokenizer.{name}": {"vocabulary": {name: value}} for name, value in SETTINGS.items()},
-}
-
-
-def written(folder, facts):
-    """A folder with a SavedModel of these facts, as far as the guard reads it."""
-    (folder / "assets.extra").mkdir(parents=True)
-    (folder / "saved_model.pb").touch()
-    (folder / "assets.extra" / "keras_bert.json").write_text(json.dumps(facts, default=lambda value: value.tolist()))
-    return folder
-
-
-def test_what_makes_another_model(pieces, tmp_path):
-    folder = written(tmp_path, facts_of(pieces))
-    for change in SAME:
-        check_same_model(folder, facts_of(pieces, **change))
-    for name, change in OTHER.items():
-        change = dict(change)
-        vocabulary = keras_bert.Vocabulary(pieces, **change.pop("vocabulary", {}))
-        with pytest.raises(ValueError, match=f"^the folder has the SavedModel of another model: `{name}`"):
-            check_same_model(folder, facts_of(vocabulary, **change))
-    with pytest.raises(ValueError, match="another model: `vocabulary.sha256`"):
-        check_same_model(folder, facts_of([*pieces[:-1], "zz"]))
-
-
-def test_what_makes_another_encoder(pieces, tmp_path):
-    """The pooling does; the length of its training does not, and an export of an earlier version tells less."""
-    facts = facts_of(pieces, head="embedding", options={"pooling": "mean"})
-    folder = written(tmp_path / "new", facts)
-    check_same_model(folder, facts_of(pieces, head="embedding", options={"sequence_length": 9}))
-    other = facts_of(pieces, head="embedding", options={"pooling": "cls"})
-    with pytest.raises(ValueError, match="another model: `graph.head.pooling` was 'mean', is 'cls'"):
-        check_same_model(folder, other)
-    earlier = {name: value for name, value in facts.items() if name not in ("graph", "tokenizer")}
-    folder = written(tmp_path / "old", earlier)
-    check_same_model(folder, other)
-    with pytest.raises(ValueError, match="another model: `lowercase` was True, is False"):
-        check_same_model(folder, facts_of(pieces, head="embedding", text={"lowercase": False}))
-
-
 def test_columns_of_training_are_exported(model_of, pieces, tmp_path, monkeypatch):
     given = {}
     monkeypatch.setattr(answerer, "export", lambda model, preprocessor, directory, **options: given.update(options))
@@ -644,18 +514,6 @@ def test_columns_of_training_are_exported(model_of, pieces, tmp_path, monkeypatc
         keras_bert.save(model_of("regression"), tmp_path / "model", pieces, columns=columns, overwrite=True)
         keras_bert.load(tmp_path / "model").export(tmp_path / "1")
         assert given["columns"] == columns
-
-
-def test_answers_that_are_not_finite_are_not_exported(model_of, preprocessor, pieces, tmp_path):
-    keras_bert.save(model_of("regression"), tmp_path / "model", pieces)
-    bert = keras_bert.load(tmp_path / "model")
-    bert.model().get_layer("classifier").bias.assign([np.nan])
-    with (
-        eagerly(),
-        pytest.raises(ValueError, match="not finite. Expected .* Received: serving_default.outputs.value.0.=nan"),
-    ):
-        bert.export(tmp_path / "1")
-    assert not (tmp_path / "1").exists()
 
 
 def test_layers_that_the_encoder_does_not_have(model_of, preprocessor):

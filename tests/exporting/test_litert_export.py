@@ -16,14 +16,23 @@ pytestmark = [
 ]
 
 
+@pytest.fixture
+def preprocessor(pieces):
+    return keras_bert.TextPreprocessor(pieces, 12)
+
+
 def check(model, head, path, lengths=None, precision="float32", tolerance=1e-5):
     """Compares the interpreter's outputs with those of the Keras model, for several sizes."""
     path.write_bytes(build_litert(model, precision, lengths))
     for name, length in signature_names(lengths).items():
         run = litert_runner(path, name)
-        for shape in [(1, length), (3, length)] if length else [(1, 1), (3, 17)]:
+        shapes = [(1, length), (3, length)]
+        if length is None:
+            shapes = [(1, 1), (3, 17)]
+        for shape in shapes:
             batch = batch_of(head, *shape)
-            outputs, expected = run(batch), model(batch)
+            outputs = run(batch)
+            expected = model(batch)
             assert outputs.keys() == expected.keys()
             for key, value in expected.items():
                 assert relative(outputs[key], to_numpy(value)) < tolerance, f"{key} {name} {shape}"
@@ -39,7 +48,9 @@ def test_one_signature_for_each_length(config, tmp_path):
 @pytest.mark.parametrize(
     ("head", "options", "precision"),
     [
-        *((head, {}, "float32") for head in ("pretraining", "projection", "multiple_choice")),
+        ("pretraining", {}, "float32"),
+        ("projection", {}, "float32"),
+        ("multiple_choice", {}, "float32"),
         ("question_answering", {"positions": "none"}, "float16"),
         ("classification", {"causal": True, "positions": "sinusoid"}, "float32"),
         ("question_answering", {"positions": "relative"}, "float32"),
@@ -60,3 +71,22 @@ def test_minilm(minilm, tmp_path):
     vector = litert_runner(tmp_path / "model.tflite", "tokens_32")(batch)["embedding"][0]
     assert vector @ to_numpy(bert.model()(batch)["embedding"])[0] > 0.98
     assert 22e6 < (tmp_path / "model.tflite").stat().st_size < 26e6
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("precision", "lengths", "most"), [("float16", None, 2e-2), ("int8", [4, 8], 0.3)])
+def test_files_in_other_precisions(model_of, preprocessor, tmp_path, precision, lengths, most):
+    folder = tmp_path / "new"
+    folder.mkdir()
+    (folder / "model.tflite").touch()  # Replaced.
+    model = model_of("classification")
+    report = keras_bert.export_litert(model, preprocessor, folder, precision=precision, lengths=lengths)
+    assert report.difference < most
+    assert list(report.latencies) == (lengths or [40])
+    assert f"{folder}/model.tflite: 0." in str(report)
+
+
+@pytest.mark.parametrize("lengths", [[], [8, 8], [0], ["8"], [41]])
+def test_lengths_that_no_signature_can_have(model_of, preprocessor, tmp_path, lengths):
+    with pytest.raises(ValueError, match="`lengths` must be a list of different lengths of at most 40 tokens"):
+        keras_bert.export_litert(model_of("encoder"), preprocessor, tmp_path / "new", lengths=lengths)
