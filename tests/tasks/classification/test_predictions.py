@@ -37,8 +37,15 @@ def test_labels_round_trip_through_the_table(labels):
     header, *rows = csv.reader(io.StringIO("\n".join(lines) + "\n", newline=""), "excel-tab")
     assert header == ["label", *labels]
     assert [row[0] for row in rows] == list(labels)
-    np.testing.assert_allclose([[float(cell) for cell in row[1:]] for row in rows], np.exp(logits), atol=5e-5)
-    assert (lines[0] == "label\tno\tyes") == (len(labels) == 2)  # Quoted only if necessary.
+    numbers = np.array([row[1:] for row in rows], float)
+    np.testing.assert_allclose(numbers, np.exp(logits), atol=5e-5)
+
+
+def test_names_are_quoted_only_if_necessary():
+    assert predictions_table(np.zeros([1, 2]), ["no", "yes"])[0] == "label\tno\tyes"
+
+
+def test_a_table_of_numbers():
     assert predictions_table(np.array([[1.25e-5], [-4e7]]), []) == ["value", "1.25e-05", "-4e+07"]
 
 
@@ -46,18 +53,31 @@ def test_scores():
     logits = np.array([[0.0, 1.0], [2.0, 1.0], [0.0, 3.0], [1.0, 2.0]])  # 1, 0, 1, 1
     assert score(TASKS["mrpc"], [1, 0, 1, 0], logits) == pytest.approx({"f1": 0.8, "accuracy": 0.75})
     scores = score(TASKS["stsb"], [0.0, 1.0, 4.0], np.array([[0.0], [1.0], [2.0]]))
-    assert list(scores.items()) == [("spearman", pytest.approx(1)), ("pearson", pytest.approx(4 / np.sqrt(52 / 3)))]
-    for shape in ((4,), (4, 3)):
-        with pytest.raises(ValueError, match=r"`logits` must have shape \(rows, 2\). Received: shape"):
-            predict(TASKS["rte"], np.zeros(shape))
-    with pytest.raises(FloatingPointError, match="`logits` must be finite. Received: NaN or infinity"):
-        score(TASKS["rte"], [1], [[np.nan, 0.0]])
+    assert list(scores) == ["spearman", "pearson"]
+    assert scores == pytest.approx({"spearman": 1, "pearson": 4 / np.sqrt(52 / 3)})
+
+
+@pytest.mark.parametrize("shape", [(4,), (4, 3)])
+def test_there_is_a_logit_for_each_class(shape):
+    with pytest.raises(ValueError, match=r"`logits` must have shape \(rows, 2\)"):
+        predict(TASKS["rte"], np.zeros(shape))
+
+
+@pytest.mark.parametrize(
+    ("task", "label", "logits"),
+    [(TASKS["rte"], 1, [[np.nan, 0.0]]), (TASK, (), [[np.nan] * 4])],
+)
+def test_logits_of_a_diverged_training_have_no_scores(task, label, logits):
+    with pytest.raises(FloatingPointError, match="`logits`"):
+        score(task, [label], logits)
 
 
 def test_balanced_weights():
-    labels, present = np.array([0, 0, 0, 2, 2, 0, 3]), np.array([0, 2, 3])
+    labels = np.array([0, 0, 0, 2, 2, 0, 3])
+    present = np.array([0, 2, 3])
     found = np.array(balanced_weights(labels, 4))
-    np.testing.assert_allclose(found[present], compute_class_weight("balanced", classes=present, y=labels))
+    expected = compute_class_weight("balanced", classes=present, y=labels)
+    np.testing.assert_allclose(found[present], expected)
     assert found[1] == 1  # A class without rows.
 
 
@@ -85,36 +105,51 @@ def test_scores_of_several_labels():
         assert score(TASK, ids, logits, thresholds) == pytest.approx(expected)
         assert score(TASK, labels, logits, thresholds) == pytest.approx(expected)
     assert list(score(TASK, [(), ()], np.full([2, 4], -1.0)).values()) == [0.0, 0.0, 1.0]
-    with pytest.raises(FloatingPointError, match="`logits` must be finite"):
-        score(TASK, [()], [[np.nan] * 4])
 
 
 def test_thresholds_are_the_best():
     """No other threshold has a higher F1; of several, the closest to 0.5 is taken."""
     labels, logits = random_rows()
-    everything = np.unique(probabilities(logits))
-    middles = (everything[1:] + everything[:-1]) / 2
-
-    def micro(labels, logits, threshold):
-        return micro_f1(labels, probabilities(logits) >= threshold)
-
     shared = choose_thresholds("shared", labels, logits)
-    assert micro(labels, logits, shared) == max(micro(labels, logits, middle) for middle in middles)
+    assert micro_f1(labels, probabilities(logits) >= shared) == best_micro_f1(labels, logits)
     assert 0.1 < shared < 0.5
     each = choose_thresholds("per_label", labels, logits)
     for place, threshold in enumerate(each[:3]):
-        column = labels[:, [place]], logits[:, [place]]
-        assert micro(*column, threshold) == max(micro(*column, middle) for middle in middles)
+        truth = labels[:, [place]]
+        of_label = logits[:, [place]]
+        found = micro_f1(truth, probabilities(of_label) >= threshold)
+        assert found == best_micro_f1(truth, of_label)
     assert each[3] == 0.5  # The label does not occur.
     assert choose_thresholds(0.3, labels, logits) == 0.3
-    truth, one = np.array([[1], [0], [0]]), np.log(np.array([[0.9], [0.2], [0.1]]) / [[0.1], [0.8], [0.9]])
-    assert choose_thresholds("shared", truth, one) == 0.5
-    # As few decimals as possible, between the probabilities of the rows.
-    assert choose_thresholds("shared", truth, one - 3) == 0.2  # 0.31, 0.012 and 0.0055.
-    assert choose_thresholds("shared", np.ones([3, 1]), one - 30) == 0.5  # Too close to 0 for a threshold.
-    assert choose_thresholds("per_label", truth, np.zeros([3, 1])) == [0.5]
-    # One and four labels have the same F1, 2/3; 0.5 predicts two.
-    assert choose_thresholds("shared", [[1], [0], [0], [1]], logit([[0.9], [0.7], [0.3], [0.2]])) == 0.8
+
+
+def best_micro_f1(labels, logits):
+    """Returns the best F1 of all thresholds between the probabilities of rows."""
+    chances = probabilities(logits)
+    ends = np.unique(chances)
+    middles = (ends[1:] + ends[:-1]) / 2
+    return max(micro_f1(labels, chances >= middle) for middle in middles)
+
+
+@pytest.mark.parametrize(
+    ("chances", "labels", "threshold"),
+    [
+        ([0.9, 0.2, 0.1], [1, 0, 0], 0.5),
+        # As few decimals as possible, between the probabilities of the rows.
+        ([0.31, 0.012, 0.0055], [1, 0, 0], 0.2),
+        # Too close to 0 for a threshold.
+        ([1e-12, 1e-13, 1e-14], [1, 1, 1], 0.5),
+        # Equal ones.
+        ([0.5, 0.5, 0.5], [1, 0, 0], 0.5),
+        # One and four labels have the same F1, 2/3; 0.5 predicts two.
+        ([0.9, 0.7, 0.3, 0.2], [1, 0, 0, 1], 0.8),
+    ],
+)
+def test_thresholds_of_one_label(chances, labels, threshold):
+    logits = logit(np.array(chances)[:, None])
+    targets = np.array(labels)[:, None]
+    assert choose_thresholds("shared", targets, logits) == threshold
+    assert choose_thresholds("per_label", targets, logits) == [threshold]
 
 
 def test_text_of_thresholds():
@@ -137,9 +172,8 @@ def test_predictions():
 
 def test_the_constant_prediction_with_the_highest_micro_f1():
     labels = [(0,), (0, 1), (0, 2), (1, 0), ()]
-    scores = {
-        ids: micro_f1(dense(labels, 3), dense([ids] * 5, 3))
-        for ids in [(), (0,), (1,), (2,), (0, 1), (0, 2), (1, 2), (0, 1, 2)]
-    }
+    scores = {}
+    for ids in [(), (0,), (1,), (2,), (0, 1), (0, 2), (1, 2), (0, 1, 2)]:
+        scores[ids] = micro_f1(dense(labels, 3), dense([ids] * 5, 3))
     assert most_frequent(labels) == max(scores, key=scores.get)
     assert most_frequent([(), ()]) == ()

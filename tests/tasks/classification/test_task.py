@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import keras_bert
-from keras_bert.reports import comparisons
+from keras_bert.reports.comparisons import register_comparison
 from keras_bert.tasks.base import Start
 from keras_bert.tasks.classification import glue
 from keras_bert.tasks.classification.settings import ClassificationSettings
@@ -16,7 +16,16 @@ from keras_bert.tasks.classification.task import ClassificationTask
 from tests.tasks.classification.glue_files import WORDS, write_diagnostics, write_task
 
 pytestmark = [pytest.mark.tensorflow, pytest.mark.usefixtures("eager")]
-TASKS = ["cola", "mnli", "stsb", "wnli"]  # Each kind of files; test_glue.py reads those of all tasks.
+# Each kind of files, and the dev sets of each task; test_glue.py reads those of all tasks.
+DEV_SETS = {
+    "cola": ["cola"],
+    "mnli": ["mnli", "mnli_mismatched", "ax"],
+    "stsb": ["stsb"],
+    "wnli": ["wnli"],
+}
+SETTINGS = ["task", "model", "labels", "sequence_length", "class_weight"]
+SETTINGS += ["train", "dev", "test", "content"]
+ROWS = np.arange(len(WORDS))
 
 
 @pytest.fixture(scope="module")
@@ -26,42 +35,81 @@ def bert(checkpoint):
         yield bert
 
 
-def right(part, classes):
+@pytest.fixture
+def make_task(bert, tmp_path):
+    """Returns a function that makes one of GLUE's tasks, from files in the official layout."""
+
+    def make(name):
+        for dev_set in DEV_SETS[name]:
+            write_task(tmp_path, glue.TASKS[dev_set])
+        diagnostics = tmp_path / "diagnostic-full.tsv"
+        write_diagnostics(diagnostics)
+        data = glue.read_all(glue.TASKS[name], tmp_path, diagnostics=diagnostics)
+        data = dataclasses.replace(data, submissions=tmp_path / "submission")
+        settings = ClassificationSettings(sequence_length=16)
+        return ClassificationTask(data, Start("start", bert), settings)
+
+    return make
+
+
+def right(labels, classes):
     """Returns logits of correct predictions."""
-    return np.eye(classes)[part.labels] * 9 if classes > 1 else np.array(part.labels)[:, None]
+    if classes:
+        return np.eye(classes)[labels] * 9
+    return np.array(labels)[:, None]
 
 
-@pytest.mark.parametrize("name", TASKS)
-def test_official_files_to_submission(bert, tmp_path, name):
-    for task in [glue.TASKS[name], *([glue.TASKS["mnli_mismatched"], glue.TASKS["ax"]] if name == "mnli" else [])]:
-        write_task(tmp_path, task)
-    write_diagnostics(tmp_path / "diagnostic-full.tsv")
-    data = glue.read_all(glue.TASKS[name], tmp_path, diagnostics=tmp_path / "diagnostic-full.tsv")
-    data = dataclasses.replace(data, submissions=tmp_path / "submission")
-    task = ClassificationTask(data, Start("start", bert), ClassificationSettings(sequence_length=16))
+def written_labels(task):
+    """Returns the labels of the rows of `write_task` and, of predictions of the class after each one, their lines."""
+    classes = len(task.labels)
+    if not classes:
+        return ROWS % 6 + 0.5, ["1.000"] * len(ROWS)
+    labels = ROWS % classes
+    return labels, [task.strings[label - 1] for label in labels]
 
+
+@pytest.mark.parametrize("name", DEV_SETS)
+def test_official_files_to_submission(make_task, tmp_path, name):
+    task = make_task(name)
+    spec = task.data.task
+    classes = len(spec.labels)
     (stage,) = task.training.stages({})
     inputs, labels = stage.examples()
-    assert inputs["token_ids"].shape[0] == len(labels) == len(WORDS)
-    assert any(map(any, inputs["segment_ids"].to_list())) == (data.task.pair is not None)
-    classes = len(data.task.labels)
-    assert labels.tolist() == [row % classes if classes else row % 6 + 0.5 for row in range(len(WORDS))]
-    assert task.training.build(bert).output["logits"].shape == (None, classes or 1)
-    names = "task model labels sequence_length class_weight train dev test content"
-    assert set(task.run_settings) == set(names.split())
+    assert inputs["token_ids"].shape[0] == len(WORDS)
+    has_pairs = any(map(any, inputs["segment_ids"].to_list()))
+    assert has_pairs == (spec.pair is not None)
+    expected, _ = written_labels(spec)
+    np.testing.assert_array_equal(labels, expected)
+    assert task.training.build(task.bert).output["logits"].shape == (None, classes or 1)
+    assert set(task.run_settings) == set(SETTINGS)
 
-    dev = {part: right(examples, classes or 1) for part, examples in data.dev.items()}
-    test = {part: np.roll(np.eye(classes or 1), 1, 0)[np.arange(12) % (classes or 1)] for part in data.test}
+    dev = {}
+    for part, examples in task.data.dev.items():
+        dev[part] = right(examples.labels, classes)
+    test = {}
+    for part in task.data.test:  # Each row has the class before its own.
+        test[part] = np.roll(np.eye(classes or 1), 1, 0)[ROWS % (classes or 1)]
     findings = task.report.conclude(dev, test, tmp_path)
     scores = findings.results["scores"]
-    assert list(scores) == ([name] if name != "mnli" else ["mnli", "mnli_mismatched", "ax"])
-    assert {round(value, 6) for values in scores.values() for value in values.values()} == {1.0}
+    assert list(scores) == DEV_SETS[name]
+    for values in scores.values():
+        assert values == pytest.approx(dict.fromkeys(values, 1.0))
     assert ("diagnostics" in findings.results) == (name == "mnli")
-    with mock.patch.object(comparisons, "_REGISTERED", [lambda *given: ({"Tiny": list(given[1])}, ["| a table |"])]):
-        compared = task.report.conclude(dev, test, tmp_path)
-        assert (compared.facts["Tiny"], compared.tables[0]) == (list(scores), "| a table |")
-    for part in data.test:
-        task = glue.TASKS[part]
-        lines = (tmp_path / "submission" / task.server_file).read_text().splitlines()
-        predicted = [task.strings[(row - 1) % classes] for row in range(12)] if classes else ["1.000"] * 12
-        assert lines == ["index\tprediction", *(f"{row}\t{label}" for row, label in enumerate(predicted))]
+    for part in task.data.test:
+        official = glue.TASKS[part]
+        _, predicted = written_labels(official)
+        lines = [f"{row}\t{label}" for row, label in enumerate(predicted)]
+        submitted = tmp_path / "submission" / official.server_file
+        assert submitted.read_text().splitlines() == ["index\tprediction", *lines]
+
+
+def test_comparisons_get_the_scores(make_task, tmp_path):
+    def compare(task, scores, test_scores):
+        return {"Tiny": list(scores)}, ["| a table |"]
+
+    register_comparison(compare)
+    task = make_task("wnli")
+    dev = {"wnli": right(task.data.dev["wnli"].labels, 2)}
+    findings = task.report.conclude(dev, {"wnli": dev["wnli"]}, tmp_path)
+    assert findings.facts["Tiny"] == ["wnli"]
+    assert "| a table |" in findings.tables
