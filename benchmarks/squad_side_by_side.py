@@ -33,6 +33,7 @@ is printed when it is done. Prediction with `--questions=300 --rounds=1` takes a
 
 import copy
 import json
+import math
 import os
 import pathlib
 import statistics
@@ -54,8 +55,13 @@ _STEPS = flags.DEFINE_integer("steps", 100, "Steps per round, if there are enoug
 _QUESTIONS = flags.DEFINE_integer("questions", 2000, "Questions to answer.", lower_bound=1)
 _ROUNDS = flags.DEFINE_integer("rounds", 3, "Rounds to time.", lower_bound=1)
 
-BATCH, LENGTH, STRIDE, RATE, WARMUP = 32, 384, 128, 5e-5, 0.1
-MAX_ANSWER, BEST = 30, 20
+BATCH = 32
+LENGTH = 384
+STRIDE = 128
+RATE = 5e-5
+WARMUP = 0.1  # Share of the steps.
+MAX_ANSWER = 30  # Tokens.
+BEST = 20  # Answers of each question.
 WARM_BATCHES = 3  # For transformers; keras_bert uses two of every length.
 OUTSIDE = -100.0  # The logit of padding.
 
@@ -117,13 +123,15 @@ def theirs(model, path, padding, bf16, folder):
     torch.set_num_threads(os.cpu_count())  # The default is one per two hyperthreads; TensorFlow uses both.
     tokenizer = transformers.AutoTokenizer.from_pretrained(model)
     model = transformers.AutoModelForQuestionAnswering.from_pretrained(model)
-    collator = transformers.DataCollatorWithPadding(tokenizer) if not padding else transformers.default_data_collator
+    collator = transformers.default_data_collator
+    if not padding:
+        collator = transformers.DataCollatorWithPadding(tokenizer)
 
     def run(trainer, most):
         # Created here, so that tokenization is timed.
         trainer.train_dataset = their_rows(path, tokenizer, padding)[:most]
         loss = trainer.train().training_loss
-        assert trainer.state.global_step == -(-len(trainer.train_dataset) // BATCH)
+        assert trainer.state.global_step == math.ceil(len(trainer.train_dataset) / BATCH)
         return loss, len(trainer.train_dataset)
 
     def ready(seed, most=None):
@@ -157,21 +165,26 @@ def their_rows(path, tokenizer, padding):
         return_offsets_mapping=True,
         padding=padding,
     )
-    offsets, samples = encoded.pop("offset_mapping"), encoded.pop("overflow_to_sample_mapping")
+    offsets = encoded.pop("offset_mapping")
+    samples = encoded.pop("overflow_to_sample_mapping")
     rows = []
     for row, (places, sample) in enumerate(zip(offsets, samples, strict=True)):
         columns = {name: values[row] for name, values in encoded.items()}
         cls = columns["input_ids"].index(tokenizer.cls_token_id)
         start, end = positions(places, encoded.sequence_ids(row), questions[sample]["answers"], cls)
-        rows.append({**columns, "start_positions": start, "end_positions": end})
+        rows.append(columns | {"start_positions": start, "end_positions": end})
     return rows
 
 
 def flat(path):
     """Returns the questions of a file with their contexts as a list of dicts."""
     articles = json.loads(pathlib.Path(path).read_text(encoding="utf-8"))["data"]
-    paragraphs = [paragraph for article in articles for paragraph in article["paragraphs"]]
-    return [{"context": paragraph["context"], **entry} for paragraph in paragraphs for entry in paragraph["qas"]]
+    questions = []
+    for article in articles:
+        for paragraph in article["paragraphs"]:
+            for entry in paragraph["qas"]:
+                questions.append({"context": paragraph["context"]} | entry)
+    return questions
 
 
 def positions(places, parts, answers, cls):
@@ -180,7 +193,8 @@ def positions(places, parts, answers, cls):
         return cls, cls
     begin = answers[0]["answer_start"]
     end = begin + len(answers[0]["text"])
-    first, last = parts.index(1), len(parts) - 1
+    first = parts.index(1)
+    last = len(parts) - 1
     while parts[last] != 1:
         last -= 1
     if places[first][0] > begin or places[last][1] < end:
@@ -209,13 +223,16 @@ def draw(path, model, steps, folder):
 
     windows = read_windows(path, keras_bert.load(model).preprocessor(LENGTH, padding="longest"))
     articles = json.loads(pathlib.Path(path).read_text(encoding="utf-8"))["data"]
-    paragraphs = [paragraph for article in articles for paragraph in article["paragraphs"]]
+    paragraphs = []
+    for article in articles:
+        paragraphs.extend(article["paragraphs"])
     counts = np.bincount(windows.questions.context[windows.windows.row], minlength=len(paragraphs))
     order = np.random.default_rng(0).permutation(len(paragraphs))
     drawn = order[np.cumsum(counts[order]) <= steps * BATCH]
     if not drawn.size:
         raise SystemExit(f"{steps} steps are too few for a paragraph of {counts[order[0]]} windows")
-    content = {"version": "1.1", "data": [{"title": "drawn", "paragraphs": [paragraphs[row] for row in drawn]}]}
+    article = {"title": "drawn", "paragraphs": [paragraphs[row] for row in drawn]}
+    content = {"version": "1.1", "data": [article]}
     drawn_path = os.path.join(folder, "drawn.json")
     pathlib.Path(drawn_path).write_text(json.dumps(content), encoding="utf-8")
     return drawn_path
@@ -242,10 +259,12 @@ def prediction(path, model):
         run()  # Warm-up: traces all lengths.
         rounds = [run() for _ in range(_ROUNDS.value)]
         cut, logits, answers, python, same = map(statistics.median, zip(*rounds, strict=True))
-        shares = [after / (cut + logits + after) for after in (answers, python)]
+        name = f"keras_bert, {precision.replace('_', ' ')}"
+        share = answers / (cut + logits + answers)
+        share_of_python = python / (cut + logits + python)
         print(
-            f"{'keras_bert, ' + precision.replace('_', ' '):28} {cut:9.2f} {logits:9.2f} {answers:9.2f} "
-            f"{shares[0]:7.1%} {python:21.2f} {shares[1]:7.1%} {same:6.1%}"
+            f"{name:28} {cut:9.2f} {logits:9.2f} {answers:9.2f} "
+            f"{share:7.1%} {python:21.2f} {share_of_python:7.1%} {same:6.1%}"
         )
 
 
@@ -272,7 +291,8 @@ def predictor(path, model, precision, questions):
         texts, answers = timed(lambda: squad_predictions.predictions(windows.answers(logits, BEST, MAX_ANSWER)))
         view = their_view(windows, logits, preprocessor.tokenizer)
         their_texts, python = timed(lambda: their_answers(*view))
-        return cut, model, answers, python, np.mean([their_texts[name] == text for name, text in texts.items()])
+        same = np.mean([their_texts[name] == text for name, text in texts.items()])
+        return cut, model, answers, python, same
 
     return run
 
@@ -285,7 +305,8 @@ def timed(function):
 
 def made_up(windows):
     """Synthetic logits in the format of `QuestionWindows.logits`: noise, minus the distance from the correct answer."""
-    rng, lengths = np.random.default_rng(0), windows.lengths.numpy()
+    rng = np.random.default_rng(0)
+    lengths = windows.lengths.numpy()
     position = np.arange(lengths.sum()) - np.repeat(np.cumsum(lengths) - lengths, lengths)
     logits = {}
     for name, target in windows.targets().items():
@@ -299,30 +320,36 @@ def their_view(windows, logits, tokenizer):
     import tensorflow as tf
 
     questions = windows.questions
-    examples = [
-        {"id": name, "context": questions.contexts[context]}
-        for name, context in zip(questions.ids, questions.context, strict=True)
-    ]
-    _, *bytes_of_pieces = tokenizer.with_offsets(tf.constant(questions.contexts))
-    places = [
-        characters(text, *row)
-        for text, *row in zip(questions.contexts, *(part.to_list() for part in bytes_of_pieces), strict=True)
-    ]
+    examples = []
+    for name, context in zip(questions.ids, questions.context, strict=True):
+        examples.append({"id": name, "context": questions.contexts[context]})
+    _, starts, ends = tokenizer.with_offsets(tf.constant(questions.contexts))
+    places = []  # Of the tokens of each context.
+    for text, first, last in zip(questions.contexts, starts.to_list(), ends.to_list(), strict=True):
+        places.append(characters(text, first, last))
+
     features = []
-    for example, start, length, offset in zip(
-        *(part.numpy().tolist() for part in (*windows.windows[:3], windows.offset)), strict=True
-    ):
-        here = places[questions.context[example]][start : start + length]
-        features.append({"example_id": questions.ids[example], "offset_mapping": [None] * offset + here + [None]})
-    padded = (tf.RaggedTensor.from_row_lengths(logits[name], windows.lengths) for name in ("start", "end"))
-    return examples, features, *(values.to_tensor(OUTSIDE, [None, LENGTH]).numpy() for values in padded)
+    rows = windows.windows.row.numpy().tolist()
+    starts = windows.windows.start.numpy().tolist()
+    lengths = windows.windows.length.numpy().tolist()
+    offsets = windows.offset.numpy().tolist()
+    for row, start, length, offset in zip(rows, starts, lengths, offsets, strict=True):
+        here = places[questions.context[row]][start : start + length]
+        features.append({"example_id": questions.ids[row], "offset_mapping": [None] * offset + here + [None]})
+    padded = []
+    for name in ("start", "end"):
+        values = tf.RaggedTensor.from_row_lengths(logits[name], windows.lengths)
+        padded.append(values.to_tensor(OUTSIDE, [None, LENGTH]).numpy())
+    return examples, features, *padded
 
 
 def characters(text, starts, ends):
     """Converts UTF-8 byte offsets to character offsets, a list of pairs."""
     if not text.isascii():
-        number = np.cumsum([byte & 0xC0 != 0x80 for byte in text.encode()] + [True]) - 1
-        starts, ends = number[starts].tolist(), number[ends].tolist()
+        is_first = [byte & 0xC0 != 0x80 for byte in text.encode()]  # Bytes at which a character begins.
+        number = np.cumsum([*is_first, True]) - 1
+        starts = number[starts].tolist()
+        ends = number[ends].tolist()
     return list(zip(starts, ends, strict=True))
 
 
@@ -331,7 +358,8 @@ def their_answers(examples, features, all_starts, all_ends):
     of_example = {example["id"]: [] for example in examples}
     for row, feature in enumerate(features):
         of_example[feature["example_id"]].append(row)
-    texts, n_best = {}, {}
+    texts = {}
+    n_best = {}  # `run_qa.py` writes it to a file.
     for example in examples:
         found = []
         for row in of_example[example["id"]]:
@@ -347,13 +375,14 @@ def their_answers(examples, features, all_starts, all_ends):
         for pair, probability in zip(best, exponents / exponents.sum(), strict=True):
             pair["probability"] = probability
         texts[example["id"]] = best[0]["text"]
-        n_best[example["id"]] = [{name: as_json(value) for name, value in pair.items()} for pair in best]
+        n_best[example["id"]] = [as_json(pair) for pair in best]
     return texts
 
 
 def pairs(starts, ends, places):
     """Returns all spans of a window between its best starts and its best ends."""
-    best_starts, best_ends = (np.argsort(values)[: -BEST - 1 : -1].tolist() for values in (starts, ends))
+    best_starts = np.argsort(starts)[: -BEST - 1 : -1].tolist()
+    best_ends = np.argsort(ends)[: -BEST - 1 : -1].tolist()
     found = []
     for start in best_starts:
         for end in best_ends:
@@ -372,8 +401,12 @@ def pairs(starts, ends, places):
     return found
 
 
-def as_json(value):
-    return float(value) if isinstance(value, np.floating) else value
+def as_json(pair):
+    """Returns an answer with numbers of Python."""
+    values = {}
+    for name, value in pair.items():
+        values[name] = float(value) if isinstance(value, np.floating) else value
+    return values
 
 
 def main(_):
