@@ -2,13 +2,16 @@
 
 import json
 import re
+import shutil
 import types
 
 import numpy as np
 import pytest
+import scipy.special
 
 import keras_bert
 from keras_bert.files import MODEL_FACTS, read_json
+from tests.conftest import eagerly
 from tests.extending.conftest import registered
 from tests.pipelines.programs import call, mistake
 
@@ -37,24 +40,37 @@ def user():
 
 @pytest.fixture(scope="module")
 def bert(user, checkpoint):
-    return keras_bert.load(checkpoint).fit(ROWS, **OPTIONS)
+    """A model after one epoch."""
+    with eagerly():
+        return keras_bert.load(checkpoint).fit(ROWS, **OPTIONS)
 
 
-def turns(rows):
-    return [{"turns": row["turns"]} for row in rows]
+TURNS = [{"turns": row["turns"]} for row in ROWS]
+INTENTS = [row["intent"] for row in ROWS]
+PLUGIN = "--plugins=intents_task"
+
+
+def write_rows(path, rows):
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
 
 
 def test_the_newest_turn_is_read_first(bert, tmp_path):
     """The answers are those of a classifier of the turns from the newest to the oldest one."""
-    assert (bert.task, bert.labels) == ("intents", ["found", "lost"])
+    assert bert.task == "intents"
+    assert bert.labels == ["found", "lost"]
     bert.save(tmp_path / "model")
-    answers = keras_bert.load(tmp_path / "model").predict(turns(ROWS))
-    expected = bert.model()(bert.preprocessor(12)(CONVERTED))["logits"].numpy()
-    expected = np.exp(expected) / np.exp(expected).sum(-1, keepdims=True)
-    np.testing.assert_allclose([[*answer["scores"].values()] for answer in answers], expected, atol=1e-5)
-    cut = {"turns": ["c"] * 20 + ["a", "b"]}
-    assert bert.predict({"turns": ["e", *cut["turns"]]})["scores"] == bert.predict(cut)["scores"]
-    assert bert.predict({"turns": [*cut["turns"], "e"]})["scores"] != bert.predict(cut)["scores"]
+    answers = keras_bert.load(tmp_path / "model").predict(TURNS)
+    logits = bert.model()(bert.preprocessor(12)(CONVERTED))["logits"].numpy()
+    expected = scipy.special.softmax(logits, -1)
+    found = [list(answer["scores"].values()) for answer in answers]
+    np.testing.assert_allclose(found, expected, atol=1e-5)
+
+
+def test_the_oldest_turns_are_cut(bert):
+    long = ["c"] * 20 + ["a", "b"]
+    scores = bert.predict({"turns": long})["scores"]
+    assert bert.predict({"turns": ["e", *long]})["scores"] == scores
+    assert bert.predict({"turns": [*long, "e"]})["scores"] != scores
 
 
 class Served:
@@ -75,8 +91,11 @@ class Served:
     def predict(self, model, inputs, signature):
         assert inputs["text"] == CONVERTED
         rows = len(CONVERTED)
-        labels, shares = np.array([["found", "lost"]] * rows), np.array([[0.25, 0.75]] * rows)
-        return {"label": labels[:, 1], "labels": labels, "probabilities": shares}
+        return {
+            "label": np.array(["lost"] * rows),
+            "labels": np.array([["found", "lost"]] * rows),
+            "probabilities": np.array([[0.25, 0.75]] * rows),
+        }
 
 
 @pytest.fixture
@@ -85,88 +104,143 @@ def served(monkeypatch):
     return Served
 
 
-def test_a_model_without_its_task(user, bert, served, monkeypatch, tmp_path):
-    """Answers to rows need the task that converts them, also of a model without settings; vectors do not."""
-    bert.save(tmp_path / "model")
-    bert.export(tmp_path / "1")
-    path = tmp_path / "rows.jsonl"
-    path.write_text("".join(json.dumps(row) + "\n" for row in ROWS))
-    facts = read_json(tmp_path / "1" / MODEL_FACTS)
+@pytest.fixture(scope="module")
+def folder(bert, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("intents") / "model"
+    bert.save(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def exported(bert, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("exported") / "1"
+    bert.export(folder)
+    return folder
+
+
+@pytest.fixture
+def unregistered(user, monkeypatch):
+    """The task is not known, as in a program that does not import its module."""
+    others = [task for task in TASKS if task is not user.Intents]
+    monkeypatch.setattr("keras_bert.tasks.registry.TASKS", others)
+    monkeypatch.setattr("keras_bert.runs.saved_model_scores.TASKS", [])
+
+
+UNREGISTERED = "the task 'intents' of .* is not registered"
+
+
+def test_rows_for_a_server(exported, served, monkeypatch, tmp_path):
+    """They are converted by the task that the server tells, which a plugin registers."""
+    write_rows(tmp_path / "rows.jsonl", ROWS)
+    facts = read_json(exported / MODEL_FACTS)
     assert facts["task"] == {"name": "intents", "settings": {}, "converts": True}
     monkeypatch.setattr(served, "about_model", facts)
-    flags = ["--server=localhost:1", "--model=intents", f"--input={path}"]
-    assert call("pipelines.predict", "--plugins=intents_task", *flags).split()[-3:] == ["lost", "0.2500", "0.7500"]
-    message = "the task 'intents' of .* is not registered, but it makes the texts of the rows. Import the module"
-    assert re.match(message, mistake("pipelines.predict", *flags))
-    monkeypatch.setattr("keras_bert.tasks.registry.TASKS", [task for task in TASKS if task is not user.Intents])
-    monkeypatch.setattr("keras_bert.runs.saved_model_scores.TASKS", [])
-    loaded = keras_bert.load(tmp_path / "model")
+    flags = ["--server=localhost:1", "--model=intents", f"--input={tmp_path}/rows.jsonl"]
+    printed = call("pipelines.predict", PLUGIN, *flags)
+    assert printed.split()[-3:] == ["lost", "0.2500", "0.7500"]
+    assert re.match(UNREGISTERED, mistake("pipelines.predict", *flags))
+
+
+@pytest.mark.usefixtures("unregistered")
+def test_a_model_without_its_task(folder, exported, tmp_path):
+    """Answers to rows need the task that converts them, also of a model without settings."""
+    message = UNREGISTERED + ", but it makes the texts of the rows. Import the module"
     with pytest.raises(ValueError, match=message):
-        loaded.predict("a b")
-    with pytest.raises(ValueError, match=message):
-        compare(tmp_path / "1", path, label="intent")
-    assert re.match(message, mistake("pipelines.predict", f"--model={tmp_path}/model", "a b"))
-    encoder = keras_bert.load(tmp_path / "model", head="encoder")
-    assert loaded.encode("a b").shape == encoder.encode("a b").shape
+        keras_bert.load(folder).predict("a b")
+    write_rows(tmp_path / "rows.jsonl", ROWS)
+    with pytest.raises(ValueError, match=UNREGISTERED):
+        compare(exported, tmp_path / "rows.jsonl", label="intent")
+    assert re.match(UNREGISTERED, mistake("pipelines.predict", f"--model={folder}", "a b"))
+
+
+@pytest.mark.usefixtures("unregistered")
+def test_vectors_without_the_task(folder, tmp_path):
+    encoder = keras_bert.load(folder, head="encoder")
+    assert keras_bert.load(folder).encode("a b").shape == encoder.encode("a b").shape
     encoder.export(tmp_path / "encoder")
-    before = read_json(tmp_path / "model" / "config.json")  # As an earlier version has saved it.
-    del before["keras_bert"]["task_settings"]
-    (tmp_path / "model" / "config.json").write_text(json.dumps(before))
+
+
+@pytest.mark.usefixtures("unregistered")
+def test_a_model_of_an_earlier_version(bert, folder, tmp_path):
+    """It was stored without settings, and answers texts."""
+    shutil.copytree(folder, tmp_path / "model")
+    config = read_json(folder / "config.json")
+    del config["keras_bert"]["task_settings"]
+    (tmp_path / "model" / "config.json").write_text(json.dumps(config))
     assert keras_bert.load(tmp_path / "model").predict("a b")["label"] in bert.labels
 
 
 def test_rows_for_a_server_that_does_not_tell_the_task(served, tmp_path):
     """TensorFlow Serving, and any server over gRPC: rows would be answered as they are."""
     path = tmp_path / "rows.jsonl"
-    path.write_text("".join(json.dumps({**row, "text": "a"}) + "\n" for row in ROWS))
-    flags = ["--server=localhost:1", "--protocol=grpc", "--model=intents"]
-    message = mistake("pipelines.predict", "--plugins=intents_task", *flags, f"--input={path}")
-    assert message.startswith(f"{path} has rows of the task intents, whose texts depend on the settings of the model")
-    path.write_text("".join(json.dumps({"text": text}) + "\n" for text in CONVERTED))
-    lines = call("pipelines.predict", "--plugins=intents_task", *flags, f"--input={path}").splitlines()
+    flags = [PLUGIN, "--server=localhost:1", "--protocol=grpc", "--model=intents", f"--input={path}"]
+    write_rows(path, [{**row, "text": "a"} for row in ROWS])
+    message = mistake("pipelines.predict", *flags)
+    assert message.startswith(f"{path} has rows of the task intents")
+
+    write_rows(path, [{"text": text} for text in CONVERTED])
+    lines = call("pipelines.predict", *flags).splitlines()
     assert lines[1].split() == ["lost", "0.2500", "0.7500"]
 
 
-@pytest.mark.parametrize("flags", [["--server=localhost:1", "--model=intents"], ["--model={}/model"]])
-def test_a_row_of_a_file_that_is_no_conversation(bert, served, monkeypatch, tmp_path, flags):
+@pytest.mark.parametrize("is_served", [True, False])
+def test_a_row_of_a_file_that_is_no_conversation(folder, served, monkeypatch, tmp_path, is_served):
     """The message names the file and the line, also of a later part of the file."""
-    bert.save(tmp_path / "model")
-    monkeypatch.setattr(served, "about_model", {"task": {"name": "intents", "settings": {}, "converts": True}})
+    facts = {"task": {"name": "intents", "settings": {}, "converts": True}}
+    monkeypatch.setattr(served, "about_model", facts)
     path = tmp_path / "rows.jsonl"
-    path.write_text("".join(json.dumps(row) + "\n" for row in [*ROWS, {"turns": None}]))
-    flags = [flag.format(tmp_path) for flag in flags]
-    message = mistake("pipelines.predict", "--plugins=intents_task", *flags, f"--input={path}", "--batch_size=4")
+    write_rows(path, [*ROWS, {"turns": None}])
+    flags = [PLUGIN, f"--input={path}", "--batch_size=4"]
+    if is_served:
+        flags += ["--server=localhost:1", "--model=intents"]
+    else:
+        flags.append(f"--model={folder}")
+    message = mistake("pipelines.predict", *flags)
     assert message == f"{path}:5: `turns` must be a list of strings. Received: None"
 
 
-def test_targets_in_a_column_of_their_own(bert, checkpoint, tmp_path):
-    """They are in the rows, in a list, or in a column that is named, for training, scores and the SavedModel."""
-    lists = turns(ROWS), [row["intent"] for row in ROWS]
-    named = [{"turns": row["turns"], "wanted": row["intent"]} for row in ROWS]
+NAMED = [{"turns": row["turns"], "wanted": row["intent"]} for row in ROWS]
+
+
+def test_where_targets_are(bert, checkpoint):
+    """They are in the rows, in a list, or in a column that is named, for training and scores."""
     scores = bert.evaluate(ROWS, verbose=False)
-    assert bert.evaluate(*lists, verbose=False) == scores
-    assert bert.evaluate(named, "wanted", verbose=False) == scores
+    assert bert.evaluate(TURNS, INTENTS, verbose=False) == scores
+    assert bert.evaluate(NAMED, "wanted", verbose=False) == scores
+
     start = keras_bert.load(checkpoint)
-    trained = [start.fit(*given, **OPTIONS) for given in ((ROWS,), lists, (named, "wanted"))]
-    assert {other.task for other in trained} == {"intents"}
-    first, *others = [other.evaluate(ROWS, verbose=False) for other in trained]
-    assert others == [pytest.approx(first, abs=1e-6)] * 2
-    bert.export(tmp_path / "served" / "1")
-    for rows, label in ((ROWS, "label"), (ROWS, "intent"), (named, "wanted")):
-        path = tmp_path / f"{label}.jsonl"
-        path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-        found = compare(tmp_path / "served" / "1", path, label=label).scores
-        assert found["accuracy"] == pytest.approx(100 * scores["accuracy"])
-    mistakes = (
-        (ROWS, "other", "`other`. It has: 'turns', 'intent'"),
-        (named, "label", "`intent`. It has: 'turns', 'w"),
-    )
-    for rows, label, message in mistakes:
-        path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-        with pytest.raises(ValueError, match=f"wanted.jsonl:1: no column {message}"):
-            compare(tmp_path / "served" / "1", path, label=label)
+    by_rows = start.fit(ROWS, **OPTIONS)
+    expected = by_rows.evaluate(ROWS, verbose=False)
+    by_list = start.fit(TURNS, INTENTS, **OPTIONS)
+    by_name = start.fit(NAMED, "wanted", **OPTIONS)
+    for trained in (by_list, by_name):
+        assert trained.task == "intents"
+        assert trained.evaluate(ROWS, verbose=False) == pytest.approx(expected, abs=1e-6)
+
+
+@pytest.mark.parametrize(("rows", "label"), [(ROWS, "label"), (ROWS, "intent"), (NAMED, "wanted")])
+def test_targets_for_a_saved_model(bert, exported, tmp_path, rows, label):
+    """They are in the column of the task, or in one that is named."""
+    write_rows(tmp_path / "rows.jsonl", rows)
+    found = compare(exported, tmp_path / "rows.jsonl", label=label).scores
+    scores = bert.evaluate(ROWS, verbose=False)
+    assert found["accuracy"] == pytest.approx(100 * scores["accuracy"])
+
+
+@pytest.mark.parametrize(
+    ("rows", "label", "missing"),
+    [(ROWS, "other", "`other`. It has: 'turns', 'intent'"), (NAMED, "label", "`intent`. It has")],
+)
+def test_a_file_without_targets(exported, tmp_path, rows, label, missing):
+    write_rows(tmp_path / "rows.jsonl", rows)
+    with pytest.raises(ValueError, match=f"rows.jsonl:1: no column {missing}"):
+        compare(exported, tmp_path / "rows.jsonl", label=label)
+
+
+def test_a_frame_without_targets(bert):
+    pandas = pytest.importorskip("pandas")
     with pytest.raises(ValueError, match=r"texts\[0\]: no column `intent`. It has: 'turns'$"):
-        bert.evaluate(pytest.importorskip("pandas").DataFrame(turns(ROWS)), verbose=False)
+        bert.evaluate(pandas.DataFrame(TURNS), verbose=False)
 
 
 @pytest.mark.parametrize("kind", [tuple, iter, lambda rows: np.array(rows, object)])
@@ -186,7 +260,7 @@ def test_targets_are_not_seen_by_convert(bert, monkeypatch, user):
 
     monkeypatch.setattr(type(user.Intents.rows), "convert", recorded)
     bert.evaluate(ROWS, verbose=False)
-    bert.evaluate(turns(ROWS), [row["intent"] for row in ROWS], verbose=False)
+    bert.evaluate(TURNS, INTENTS, verbose=False)
     bert.predict(ROWS)
     assert len(seen) >= 3 * len(ROWS)
     assert all(names == {"turns"} for names in seen)
@@ -198,13 +272,20 @@ def test_rows_that_are_their_own_validation(checkpoint):
     assert line["val_accuracy"] == bert.evaluate(ROWS, verbose=False)["accuracy"]
 
 
-def test_what_is_no_conversation(bert, checkpoint):
-    with pytest.raises(ValueError, match=r"texts\[1\]: `turns` must be a list of strings. Received: \[\]"):
-        bert.predict([turns(ROWS)[0], {"turns": []}])
-    with pytest.raises(ValueError, match="texts: `turns` must be a list of strings. Received: None"):
-        bert.predict("a text")
-    with pytest.raises(ValueError, match="3 must be a string, or a tuple of two. Received: 3|texts must be"):
-        bert.predict(3)
+@pytest.mark.parametrize(
+    ("texts", "message"),
+    [
+        ([TURNS[0], {"turns": []}], r"texts\[1\]: `turns` .*Received: \[\]"),
+        ("a text", "texts: `turns` .*Received: None"),
+        (3, "Received: 3"),
+    ],
+)
+def test_what_is_no_conversation(bert, texts, message):
+    with pytest.raises(ValueError, match=message):
+        bert.predict(texts)
+
+
+def test_rows_without_targets(checkpoint):
     with pytest.raises(ValueError, match="intent"):
         keras_bert.load(checkpoint).fit([{"turns": ["a"]}, {"turns": ["b"]}], **OPTIONS)
 
@@ -216,8 +297,8 @@ def test_what_convert_returns(user, bert, checkpoint, monkeypatch, made, receive
     message = rf"0\]: `convert` must return a dict of text and pair alone. Received: {received}"
     with pytest.raises(ValueError, match=message):
         keras_bert.load(checkpoint).fit(ROWS, **OPTIONS)
-    with pytest.raises(ValueError, match=message):
-        bert.predict(turns(ROWS))
+    with pytest.raises(ValueError, match="`convert`"):
+        bert.predict(TURNS)
 
 
 @pytest.mark.parametrize("error", [KeyError("turns"), ValueError("turns"), TypeError("turns")])
@@ -228,26 +309,37 @@ def test_an_error_of_convert_names_the_row(user, bert, monkeypatch, error):
         return {"text": "a"}
 
     monkeypatch.setattr(user.ConversationRows, "convert", convert)
-    message = rf"texts\[1\]: `convert` must take such a row. Received: .*'turns': \['a'\].*, {type(error).__name__}: "
+    message = rf"texts\[1\]: `convert` .*'turns': \['a'\].*, {type(error).__name__}: "
     with pytest.raises(ValueError, match=message):
         bert.predict([{"turns": ["b"]}, {"turns": ["a"]}])
 
 
 @pytest.mark.slow
 def test_the_command(checkpoint, tmp_path):
-    for name in ("train", "dev"):
-        (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in ROWS))
-    flags = [f"--{name}_file={tmp_path}/{name}.jsonl" for name in ("train", "dev")]
-    flags += ["--plugins=intents_task", "--task=intents", f"--model={checkpoint}", f"--output_dir={tmp_path}/run"]
+    write_rows(tmp_path / "train.jsonl", ROWS)
+    write_rows(tmp_path / "dev.jsonl", ROWS)
+    flags = [
+        PLUGIN,
+        "--task=intents",
+        f"--train_file={tmp_path}/train.jsonl",
+        f"--dev_file={tmp_path}/dev.jsonl",
+        f"--model={checkpoint}",
+        f"--output_dir={tmp_path}/run",
+    ]
     call("pipelines.run_task", *flags, "--method=probe", "--sequence_length=12")
-    asked = [f"--model={tmp_path}/run/model", f"--input={tmp_path}/dev.jsonl", f"--output={tmp_path}/answers.jsonl"]
-    call("pipelines.predict", "--plugins=intents_task", *asked)
-    lines = [json.loads(line) for line in (tmp_path / "answers.jsonl").read_text().splitlines()]
-    expected = keras_bert.load(tmp_path / "run" / "model").predict(turns(ROWS))
-    assert [line["label"] for line in lines] == [answer["label"] for answer in expected]
+    results = read_json(tmp_path / "run" / "results.json")
+    assert results["best"]["setting"] == {"method": "probe", "seed": 1}
     card = (tmp_path / "run" / "model" / "README.md").read_text()
     assert "print(bert.predict([{'turns': ...}]))" in card
-    assert read_json(tmp_path / "run" / "results.json")["best"]["setting"] == {"method": "probe", "seed": 1}
+
+    input_flag = f"--input={tmp_path}/dev.jsonl"
+    output_flag = f"--output={tmp_path}/answers.jsonl"
+    call("pipelines.predict", PLUGIN, f"--model={tmp_path}/run/model", input_flag, output_flag)
+    lines = (tmp_path / "answers.jsonl").read_text().splitlines()
+    labels = [json.loads(line)["label"] for line in lines]
+    expected = keras_bert.load(tmp_path / "run" / "model").predict(TURNS)
+    assert labels == [answer["label"] for answer in expected]
+
     error = mistake("pipelines.run_task", *flags, "--method=probe", "--epochs=2")
     assert "--epochs: the encoder is not trained with method='probe'" in error
 
