@@ -373,7 +373,7 @@ def summarize(windows, settings):
         **_split_entries(windows),
         baseline="each word's most frequent training tag",
         majority=_baseline(train, dev),
-        **_dev_baseline(dev),
+        **dev_baseline(dev),
         more=more,
     )
 
@@ -439,7 +439,7 @@ def _baseline(train, dev):
     return metrics.entity_scores(dev.sentences.entities, predicted)
 
 
-def _dev_baseline(dev):
+def dev_baseline(dev):
     """Returns the fields about tagging all words of dev with their most frequent tag; none for entities."""
     counts = collections.Counter(itertools.chain.from_iterable(dev.gold_tags))
     if dev.sentences.scheme != PLAIN or not counts:

@@ -113,3 +113,26 @@ def test_comparisons_get_the_scores(make_task, tmp_path):
     findings = task.report.conclude(dev, {"wnli": dev["wnli"]}, tmp_path)
     assert findings.facts["Tiny"] == ["wnli"]
     assert "| a table |" in findings.tables
+
+
+@pytest.fixture(scope="module")
+def classifier(tmp_path_factory, config, pieces):
+    """A classifier of two classes without any training."""
+    folder = tmp_path_factory.mktemp("classifier")
+    model = keras_bert.build_classifier(keras_bert.build_encoder(config), 2)
+    keras_bert.save(model, folder, pieces)
+    return keras_bert.load(folder)
+
+
+def test_a_pair_that_fits_is_read_whole_among_windows(classifier):
+    """However the tokens are divided between its texts."""
+    pairs = [("a b c d e f g", "h i"), ("a", "b c d e f g h i")]
+    longer = ("a b c d e f g h i", "j k l m n")
+    options = {"sequence_length": 12, "logits": True}
+    whole = classifier.predict(pairs, **options)
+    *found, cut = classifier.predict([*pairs, longer], long_texts="windows", overlap=2, **options)
+    for answer, expected in zip(found, whole, strict=True):
+        np.testing.assert_allclose(answer["logits"], expected["logits"], atol=1e-6)
+    # Of a first text that is cut, answers tell it.
+    assert cut["tokens"] == 17
+    assert cut["tokens_read"] == 12
