@@ -11,7 +11,7 @@ from tests.conftest import HEADS, TRANSFORMER
 
 LABELS = ["3", "1", "2"]
 THRESHOLDS = [0.2, np.float32(0.5), 0.7]
-TAGS = ["O", *(f"{prefix}-{kind}" for kind in ("PER", "LOC", "ORG", "MISC") for prefix in "BI")]
+TAGS = ["O", "B-PER", "I-PER", "B-LOC", "I-LOC", "B-ORG", "I-ORG", "B-MISC", "I-MISC"]
 # Labels and options may be NumPy scalars.
 OPTIONS = {
     "classification": {"labels": np.array([3, 1, 2])},
@@ -36,10 +36,13 @@ def model_of(config):
             return keras_bert.translation.build_transformer(TRANSFORMER, **options)
         model = HEADS[head].build(keras_bert.build_encoder(config, **options))
         rng = np.random.default_rng(0)
+        layers = {layer.name: layer for layer in model.layers}
         for name in ("classifier", "token_classifier", "span", "choice_scorer", "next_sentence", "discriminator"):
-            for layer in model.layers:
-                if layer.name == name:
-                    layer.set_weights([rng.normal(scale=0.25, size=weight.shape) for weight in layer.get_weights()])
+            if name in layers:
+                weights = []
+                for weight in layers[name].get_weights():
+                    weights.append(rng.normal(scale=0.25, size=weight.shape))
+                layers[name].set_weights(weights)
         return model
 
     return build
@@ -55,17 +58,37 @@ def exported(model_of, preprocessor, reversible, shared_folder):
     """The SavedModel of a head, once for each head and precision: in place of an older one, and moved afterwards."""
 
     def export(head, precision=None, **options):
-        def fill(folder):
-            (folder / "1" / "assets.extra").mkdir(parents=True)
-            (folder / "1" / "assets.extra" / "old").touch()
-            tokenizer = reversible if head == "translation" else preprocessor
-            calibration = CALIBRATIONS.get(head) if precision == "int8" else None
-            more = {"precision": precision, "calibration": calibration, **OPTIONS.get(head, {})}
-            keras_bert.export(model_of(head, **options), tokenizer, folder / "1", **more)
+        tokenizer = preprocessor
+        if head == "translation":
+            tokenizer = reversible
+        calibration = None
+        if precision == "int8":
+            calibration = CALIBRATIONS.get(head)
 
-        return (
-            shared_folder("-".join(["export", head, *map(str, options.values()), *filter(None, [precision])]), fill)
-            / "1"
-        )
+        def fill(folder):
+            assets = folder / "1" / "assets.extra"
+            assets.mkdir(parents=True)
+            (assets / "old").touch()
+            settings = OPTIONS.get(head, {})
+            keras_bert.export(
+                model_of(head, **options),
+                tokenizer,
+                folder / "1",
+                precision=precision,
+                calibration=calibration,
+                **settings,
+            )
+
+        name = ["export", head, *map(str, options.values())]
+        if precision is not None:
+            name.append(precision)
+        return shared_folder("-".join(name), fill) / "1"
 
     return export
+
+
+@pytest.fixture(scope="session")
+def loaded_classifier(exported):
+    """The SavedModel of the classifier, loaded once; its `signatures` are functions."""
+    tf = pytest.importorskip("tensorflow")
+    return tf.saved_model.load(exported("classification"))

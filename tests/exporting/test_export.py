@@ -12,7 +12,7 @@ from unittest import mock
 import keras
 import numpy as np
 import pytest
-from scipy.special import softmax
+from scipy.special import expit, softmax
 
 import keras_bert
 
@@ -59,35 +59,45 @@ class Served:
     preprocessor: keras_bert.TextPreprocessor
     signatures: dict
     directory: object = None
-    loaded: object = None  # Keeps the weights alive; not `None` if graphs answer.
+    is_loaded: bool = False  # Then graphs answer.
 
     def __call__(self, signature="serving_default", **inputs):
         tensors = {name: tf.constant(value) for name, value in inputs.items()}
         function = self.signatures[signature]
-        answers = function.python_function(*tensors.values()) if self.loaded is None else function(**tensors)
+        if self.is_loaded:
+            answers = function(**tensors)
+        else:
+            answers = function.python_function(*tensors.values())
         return {name: value.numpy() for name, value in answers.items()}
+
+    def outputs(self, texts):
+        """Returns the outputs of the Keras model for texts or pairs, arrays by name, and the mask of the texts."""
+        inputs = self.preprocessor(texts)
+        outputs = {name: value.numpy() for name, value in self.model(inputs).items()}
+        return outputs, inputs["padding_mask"].numpy()
 
 
 @pytest.fixture(scope="module")
-def served(model_of, preprocessor, exported):
+def served(model_of, preprocessor, exported, loaded_classifier):
     """The functions of a head's signatures, run eagerly; the classifier comes from its SavedModel."""
-
-    masking = type(preprocessor).from_config({**preprocessor.get_config(), "keep_special_tokens": ["[MASK]"]})
+    masking = type(preprocessor).from_config(preprocessor.get_config() | {"keep_special_tokens": ["[MASK]"]})
 
     @functools.cache
     def make(head):
+        model = model_of(head)
         if head == "classification":
-            loaded = tf.saved_model.load(exported(head))
-            return Served(model_of(head), preprocessor, loaded.signatures, exported(head), loaded)
-        mine = masking if head == "pretraining" else preprocessor
-        return Served(model_of(head), mine, build_signatures(model_of(head), mine, **OPTIONS.get(head, {})))
+            return Served(model, preprocessor, loaded_classifier.signatures, exported(head), is_loaded=True)
+        tokenizer = masking if head == "pretraining" else preprocessor
+        return Served(model, tokenizer, build_signatures(model, tokenizer, **OPTIONS.get(head, {})))
 
     return make
 
 
 def strings(values):
     """Decodes nested lists to `str`."""
-    return [strings(value) for value in values] if isinstance(values, list) else values.decode()
+    if isinstance(values, list):
+        return [strings(value) for value in values]
+    return values.decode()
 
 
 def close(value, expected, most=1e-5):
@@ -109,19 +119,24 @@ def run_one(model, ids, first_segment):
 
 def slow_tags(model, preprocessor, words, doc_stride):
     """(tags, scores) of the words of a text of any length."""
-    pieces = preprocessor.tokenizer(tf.constant(words, tf.string)).to_list()
-    first = np.cumsum([0, *map(len, pieces)])[:-1].astype(int)
-    logits = slow_logits(model, preprocessor, [index for word in pieces for index in word], doc_stride)
-    probabilities = softmax(logits, axis=-1)[first]
+    first_pieces = []
+    ids = []
+    for pieces in preprocessor.tokenizer(tf.constant(words, tf.string)).to_list():
+        first_pieces.append(len(ids))
+        ids += pieces
+    logits = slow_logits(model, preprocessor, ids, doc_stride)
+    probabilities = softmax(logits, axis=-1)[np.array(first_pieces, int)]
     return [TAGS[index] for index in probabilities.argmax(-1)], probabilities.max(-1)
 
 
 def slow_logits(model, preprocessor, ids, doc_stride):
     """The logits of the pieces of a text of any length."""
     windows = slow_windows([len(ids)], [preprocessor.sequence_length - 2], doc_stride)
-    logits = [run_one(model, [2, *ids[start : start + size], 3], size + 2)["logits"] for _, start, size in windows]
-    parts = zip(logits, slow_max_context(windows), strict=True)
-    return np.concatenate([part[1:-1][np.array(best, bool)] for part, best in parts])
+    logits = []
+    for (_, start, size), best in zip(windows, slow_max_context(windows), strict=True):
+        of_window = run_one(model, [2, *ids[start : start + size], 3], size + 2)["logits"]
+        logits.append(of_window[1:-1][np.array(best, bool)])
+    return np.concatenate(logits)
 
 
 def slow_answers(model, preprocessor, question, context, doc_stride, longest):
@@ -134,37 +149,53 @@ def slow_answers(model, preprocessor, question, context, doc_stride, longest):
     nulls = []
     for (_, first, size), best in zip(windows, slow_max_context(windows), strict=True):
         outputs = run_one(model, [2, *asked, 3, *ids[first : first + size], 3], begin)
-        start_logits, end_logits = outputs["start_logits"], outputs["end_logits"]
+        start_logits = outputs["start_logits"]
+        end_logits = outputs["end_logits"]
         nulls.append(start_logits[0] + end_logits[0])
-        spans += [
-            (start_logits[begin + start] + end_logits[begin + end], starts[first + start], ends[first + end])
-            for start in np.flatnonzero(best)
-            for end in range(start, min(size, start + longest))
-        ]
+        for start in np.flatnonzero(best):
+            for end in range(start, min(size, start + longest)):
+                score = start_logits[begin + start] + end_logits[begin + end]
+                spans.append((score, starts[first + start], ends[first + end]))
     return sorted(spans, key=lambda span: -span[0]), min(nulls)
 
 
+# ---- A Keras model of texts
+
+
 def test_text_model(model_of, preprocessor):
+    """It takes a dict of arrays, and `predict` lists of texts and arrays, too."""
     model = model_of("classification")
-    inputs = {"text": np.array(TEXTS, object), "pair": np.array(PAIRS, object)}
     expected = model(preprocessor((TEXTS, PAIRS)))["logits"]
     text_model = keras_bert.build_text_model(model, preprocessor, pair=True)
-    np.testing.assert_allclose(text_model(inputs)["logits"], expected, atol=1e-5)
-    np.testing.assert_allclose(text_model.predict((TEXTS, PAIRS), verbose=0)["logits"], expected, atol=1e-5)
-    np.testing.assert_allclose(text_model.predict(list(inputs.values()), verbose=0)["logits"], expected, atol=1e-5)
-    for texts, message in (
+    texts = np.array(TEXTS, object)
+    pairs = np.array(PAIRS, object)
+    np.testing.assert_allclose(text_model({"text": texts, "pair": pairs})["logits"], expected, atol=1e-5)
+    for columns in ((TEXTS, PAIRS), [texts, pairs]):
+        found = text_model.predict(columns, verbose=0)
+        np.testing.assert_allclose(found["logits"], expected, atol=1e-5)
+    for wrong, message in (
         ("a", "`x` must be a tuple of two lists of texts, at least one"),
-        (["a"], r"`x` must be a tuple of two lists of texts, at least one. Received: \['text'\]"),
-        (([], []), "`x` must be a tuple of two lists of texts, at least one"),
-        ([{"text": "a"}], "`text` must be strings, in lists of equal length. Received: {'text': 'a'}"),
+        (["a"], r"`x` must be .*Received: \['text'\]"),
+        (([], []), "`x` must be"),
+        ([{"text": "a"}], "`text` must be strings.*Received: {'text': 'a'}"),
     ):
         with pytest.raises(ValueError, match=message):
-            text_model.predict(texts)
+            text_model.predict(wrong)
+
+
+def test_a_text_model_of_one_text(model_of, preprocessor):
+    text_model = keras_bert.build_text_model(model_of("classification"), preprocessor)
     with pytest.raises(ValueError, match="`x` must be a list of texts, at least one. Received: .'text', 'pair'"):
-        keras_bert.build_text_model(model, preprocessor).predict((TEXTS, PAIRS))
+        text_model.predict((TEXTS, PAIRS))
+
+
+def test_a_text_model_has_a_row_for_each_text(model_of, preprocessor):
     windows = keras_bert.TextPreprocessor(preprocessor, 8, long_texts="windows")
     with pytest.raises(ValueError, match="`preprocessor` must return one sequence .* long_texts='windows'"):
-        keras_bert.build_text_model(model, windows)
+        keras_bert.build_text_model(model_of("classification"), windows)
+
+
+# ---- Answers to whole texts
 
 
 @pytest.mark.parametrize("head", ["classification", *HEADS_OF_TEXTS])
@@ -172,7 +203,7 @@ def test_outputs_start_with_the_batch_dimension_and_are_finite(served, head):
     """For an empty batch, empty texts and invalid UTF-8."""
     model = served(head)
     if head == "multiple_choice":  # Eagerly, an empty batch of choices raises.
-        model = dataclasses.replace(model, loaded=True)
+        model = dataclasses.replace(model, is_loaded=True)
     names = {"question_answering": ["question", "context"], "multiple_choice": ["text", "choices"]}
     for texts in ([], [b""], STRANGE):
         inputs = {name: tf.constant(texts, tf.string) for name in names.get(head, ["text"])}
@@ -188,83 +219,138 @@ def test_outputs_start_with_the_batch_dimension_and_are_finite(served, head):
 
 def test_a_classifier(served):
     classifier = served("classification")
+    outputs, _ = classifier.outputs(TEXTS)
+    logits = outputs["logits"]
     answers = classifier(text=TEXTS)
-    inputs = {name: value.numpy() for name, value in classifier.preprocessor(TEXTS).items()}
-    logits = classifier.model(inputs)["logits"].numpy()
     close(answers["probabilities"], softmax(logits, axis=-1))
     assert strings(answers["label"].tolist()) == [LABELS[index] for index in logits.argmax(-1)]
     assert strings(answers["labels"].tolist()) == [LABELS] * 4
-    close(classifier("tokens", **inputs)["logits"], logits)
-    # The Classify API takes tf.Examples.
-    classified = classifier("classify", inputs=examples({"text": TEXTS}))
-    close(classified["scores"], softmax(logits, axis=-1))
+
+
+def test_a_classifier_of_ids(served):
+    classifier = served("classification")
+    outputs, _ = classifier.outputs(TEXTS)
+    ids = {name: value.numpy() for name, value in classifier.preprocessor(TEXTS).items()}
+    close(classifier("tokens", **ids)["logits"], outputs["logits"])
+
+
+def test_the_classify_api(served):
+    """It takes `tf.train.Example`s, and has a method of its own."""
+    classifier = served("classification")
+    outputs, _ = classifier.outputs(TEXTS)
+    classified = classifier("classify", inputs=examples(TEXTS))
+    close(classified["scores"], softmax(outputs["logits"], axis=-1))
     assert strings(classified["classes"].tolist()) == [LABELS] * 4
     saved = saved_model_pb2.SavedModel.FromString((classifier.directory / "saved_model.pb").read_bytes())
-    methods = {name: signature.method_name for name, signature in saved.meta_graphs[0].signature_def.items()}
-    assert methods["classify"] == "tensorflow/serving/classify"
-    assert methods["serving_default"] == "tensorflow/serving/predict"
+    signatures = saved.meta_graphs[0].signature_def
+    assert signatures["classify"].method_name == "tensorflow/serving/classify"
+    assert signatures["serving_default"].method_name == "tensorflow/serving/predict"
 
 
-def examples(inputs):
-    """A serialized `tf.Example` for each text."""
+def examples(texts):
+    """A serialized `tf.train.Example` for each text."""
+    rows = []
+    for text in texts:
+        example = tf.train.Example()
+        example.features.feature["text"].bytes_list.value.append(text.encode())
+        rows.append(example.SerializeToString())
+    return rows
 
-    def feature(text):
-        return tf.train.Feature(bytes_list=tf.train.BytesList(value=[text.encode()]))
 
-    rows = [dict(zip(inputs, row, strict=True)) for row in zip(*inputs.values(), strict=True)]
-    features = [{name: feature(text) for name, text in row.items()} for row in rows]
-    return [tf.train.Example(features=tf.train.Features(feature=one)).SerializeToString() for one in features]
-
-
-TWO = {"text": TEXTS, "pair": PAIRS}
 LABELS_3 = [["LABEL_0", "LABEL_1", "LABEL_2"]] * 4
-# The answer for the outputs of the model and the masks of the texts.
-FORMULAS = {
-    "regression": ({"text": TEXTS}, lambda outputs, mask: {"value": outputs["logits"][:, 0]}),
-    "multi_label": (TWO, lambda outputs, mask: {"probabilities": 1 / (1 + np.exp(-outputs["logits"]))}),
-    "next_sentence": (TWO, lambda outputs, mask: {"probability": softmax(outputs["nsp_logits"], axis=-1)[:, 0]}),
-    "embedding": ({"text": TEXTS}, lambda outputs, mask: {"embedding": outputs["embedding"]}),
-    "encoder": ({"text": TEXTS}, lambda outputs, mask: {"embedding": numpy_pool(outputs, mask, "mean", [-1], False)}),
-}
 
 
-@pytest.mark.parametrize("head", FORMULAS)
-def test_answers_are_formulas_of_the_outputs(served, head):
-    columns, formula = FORMULAS[head]
+def regression_answer(outputs, mask):
+    return {"value": outputs["logits"][:, 0]}
+
+
+def multi_label_answer(outputs, mask):
+    return {"probabilities": expit(outputs["logits"])}
+
+
+def next_sentence_answer(outputs, mask):
+    return {"probability": softmax(outputs["nsp_logits"], axis=-1)[:, 0]}
+
+
+def embedding_answer(outputs, mask):
+    return {"embedding": outputs["embedding"]}
+
+
+def encoder_answer(outputs, mask):
+    return {"embedding": numpy_pool(outputs, mask, "mean", [-1], normalize=False)}
+
+
+@pytest.mark.parametrize(
+    ("head", "formula"),
+    [
+        ("regression", regression_answer),
+        ("multi_label", multi_label_answer),
+        ("next_sentence", next_sentence_answer),
+        ("embedding", embedding_answer),
+        ("encoder", encoder_answer),
+    ],
+)
+def test_answers_are_formulas_of_the_outputs(served, head, formula):
     model = served(head)
-    inputs = model.preprocessor(tuple(columns.values()) if "pair" in columns else TEXTS)
-    outputs = {name: value.numpy() for name, value in model.model(inputs).items()}
-    answers = model(**columns)
-    expected = formula(outputs, inputs["padding_mask"].numpy())
+    if head in ("multi_label", "next_sentence"):
+        answers = model(text=TEXTS, pair=PAIRS)
+        expected = formula(*model.outputs((TEXTS, PAIRS)))
+    else:
+        answers = model(text=TEXTS)
+        expected = formula(*model.outputs(TEXTS))
     assert expected.keys() == answers.keys() - {"labels", "predicted", "tokens", "tokens_read"}
     for name, value in expected.items():
         close(answers[name], value)
     if head == "regression":
-        close(model("regress", inputs=examples({"text": TEXTS}))["outputs"], answers["value"])
+        close(model("regress", inputs=examples(TEXTS))["outputs"], answers["value"])
     if head == "multi_label":
         np.testing.assert_array_equal(answers["predicted"], answers["probabilities"] >= THRESHOLDS)
         assert strings(answers["labels"].tolist()) == LABELS_3
 
 
-def test_ids_of_unequal_shapes_are_refused(served, model_of):
-    """They would be broadcast. A graph says so as well, whatever part of the model comes first."""
-    ids = {name: np.ones((2, 4), "int32") for name in ("token_ids", "segment_ids", "padding_mask")}
-    positions = {**ids, "mask_positions": np.ones((1, 2), "int32")}
-    choices = {name: np.ones((1, 2, 4), "int32") for name in ids}
-    empty = {name: np.ones((2, 0), "int32") for name in ids}
-    for head, inputs, message in (
-        ("classification", {**ids, "padding_mask": ids["token_ids"][:, :1]}, "`padding_mask` must have the shape of"),
-        ("classification", {**ids, "segment_ids": ids["token_ids"][:1]}, "`segment_ids` must have the shape of"),
-        ("classification", empty, "`token_ids` must have at least one token in each row"),
-        ("pretraining", positions, "`mask_positions` must have as many rows as `token_ids`"),
-        ("multiple_choice", {**choices, "padding_mask": choices["token_ids"][:, :1]}, "`padding_mask` must have the"),
-    ):
-        graph = head == "classification"
-        run = served(head) if graph else on_ids(model_of(head)).python_function
-        with pytest.raises(tf.errors.InvalidArgumentError if graph else ValueError, match=message):
-            run("tokens", **inputs) if graph else run(*map(tf.constant, inputs.values()))
-    none = on_ids(model_of("pretraining")).python_function(*ids.values(), np.ones((2, 0), "int32"))
-    assert none["mlm_logits"].shape == (2, 0, 50)
+# ---- Token ids
+
+NAMES = ("token_ids", "segment_ids", "padding_mask")
+
+
+def ids_of(*shape):
+    return {name: np.ones(shape, "int32") for name in NAMES}
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"padding_mask": np.ones((2, 1), "int32")}, "`padding_mask` must have the shape of"),
+        ({"segment_ids": np.ones((1, 4), "int32")}, "`segment_ids` must have the shape of"),
+        (ids_of(2, 0), "`token_ids` must have at least one token in each row"),
+    ],
+)
+def test_ids_of_unequal_shapes_are_refused_by_a_graph(served, changed, message):
+    """They would be broadcast. It says so whatever part of the model comes first."""
+    with pytest.raises(tf.errors.InvalidArgumentError, match=message):
+        served("classification")("tokens", **ids_of(2, 4) | changed)
+
+
+@pytest.mark.parametrize(
+    ("head", "inputs", "message"),
+    [
+        ("pretraining", ids_of(2, 4) | {"mask_positions": np.ones((1, 2), "int32")}, "`mask_positions` .* rows"),
+        ("multiple_choice", ids_of(1, 2, 4) | {"padding_mask": np.ones((1, 1, 4), "int32")}, "`padding_mask`"),
+    ],
+)
+def test_ids_of_unequal_shapes_are_refused_by_other_heads(model_of, head, inputs, message):
+    function = on_ids(model_of(head)).python_function
+    with pytest.raises(ValueError, match=message):
+        function(*map(tf.constant, inputs.values()))
+
+
+def test_no_positions_of_masks(model_of):
+    function = on_ids(model_of("pretraining")).python_function
+    outputs = function(*ids_of(2, 4).values(), np.ones((2, 0), "int32"))
+    assert outputs["mlm_logits"].shape == (2, 0, 50)
+
+
+# ---- Heads of tokens and choices
 
 
 def test_replaced_tokens(served):
@@ -276,24 +362,25 @@ def test_replaced_tokens(served):
     assert answers["token_count"].tolist() == [5, 0, 42]
     for row, text in enumerate(texts):
         (ids,) = model.preprocessor.tokenizer([text]).to_list()
-        expected = 1 / (1 + np.exp(-slow_logits(model.model, model.preprocessor, ids, 7))) if ids else np.zeros(0)
+        expected = np.zeros(0)
+        if ids:
+            expected = expit(slow_logits(model.model, model.preprocessor, ids, 7))
         np.testing.assert_allclose(answers["scores"][row, : len(ids)], expected, atol=1e-5)
         np.testing.assert_array_equal(answers["replaced"][row, : len(ids)], expected > 0.5)
     assert answers["replaced"].any(1).tolist() == [False, False, True]
 
 
 def test_multiple_choice(served):
+    """An empty choice is absent."""
     model = served("multiple_choice")
     choices = [["a b", "c", "d"], ["e", "", "f!"], ["g", "h", "i j k"], ["l", "m", "n"]]
+    logits = np.full((4, 3), -np.inf)
+    for row, text in enumerate(TEXTS):
+        for place, choice in enumerate(choices[row]):
+            if choice:
+                inputs = {name: ids[None] for name, ids in model.preprocessor(([text], [choice])).items()}
+                logits[row, place] = model.model(inputs)["logits"][0, 0]
     answers = model(text=TEXTS, choices=choices)
-
-    def alone(text, choice):
-        if not choice:
-            return -np.inf  # Absent.
-        inputs = {name: ids[None] for name, ids in model.preprocessor(([text], [choice])).items()}
-        return float(model.model(inputs)["logits"][0, 0])
-
-    logits = np.array([[alone(text, choice) for choice in row] for text, row in zip(TEXTS, choices, strict=True)])
     close(answers["probabilities"], softmax(logits, axis=-1))
     assert answers["choice"].tolist() == logits.argmax(-1).tolist()
     assert answers["probabilities"][1, 1] == 0
@@ -312,46 +399,60 @@ TAGGED = {
 }
 
 
+def places_of(words, raw):
+    """The starts and the ends of words in the bytes of a text."""
+    starts = []
+    ends = []
+    end = 0
+    for word in words:
+        start = raw.index(word, end)
+        end = start + len(word)
+        starts.append(start)
+        ends.append(end)
+    return starts, ends
+
+
+def check_padded(found, values, padding):
+    """Checks a row of a batch, whose end is padding."""
+    assert found.tolist() == values + [padding] * (len(found) - len(values))
+
+
 def test_words_tags_and_offsets(served):
     """Also with more windows than fit a model call, accents and Chinese; entities from conlleval's loop."""
     model = served("token_classification")
     answers = model(text=list(TAGGED))
-    for row, (text, words) in enumerate(TAGGED.items()):
-        raw, words = text.encode(), words.split()
-        starts = []
-        ends = [0]
-        for word in words:
-            starts.append(raw.index(word.encode(), ends[-1]))
-            ends.append(starts[-1] + len(word.encode()))
+    for row, (text, words_of_text) in enumerate(TAGGED.items()):
+        words = words_of_text.split()
+        raw = text.encode()
+        raw_words = [word.encode() for word in words]
+        starts, ends = places_of(raw_words, raw)
         tags, scores = slow_tags(model.model, model.preprocessor, words, 7)
         assert answers["token_count"][row] == len(words)
-        for name, values, padding in (
-            ("tokens", [word.encode() for word in words], b""),
-            ("starts", starts, -1),
-            ("ends", ends[1:], -1),
-            ("tags", [name.encode() for name in tags], b""),
-        ):
-            found = answers[name][row].tolist()
-            assert found == values + [padding] * (len(found) - len(words)), name
+        check_padded(answers["tokens"][row], raw_words, b"")
+        check_padded(answers["starts"][row], starts, -1)
+        check_padded(answers["ends"][row], ends, -1)
+        check_padded(answers["tags"][row], [name.encode() for name in tags], b"")
         np.testing.assert_allclose(answers["scores"][row, : len(words)], scores, atol=1e-5)
 
         entities = slow_entities(tags)
-        count = answers["entity_count"][row]
-        names = ("entity_types", "entity_starts", "entity_ends", "entities")
-        found = zip(*(answers[name][row, :count].tolist() for name in names), strict=True)
-        spans = [(kind, starts[first], ends[last]) for kind, first, last in entities]
-        assert list(found) == [(kind.encode(), start, end, raw[start:end]) for kind, start, end in spans]
-        means = [np.mean(scores[first:last]) for _, first, last in entities]
-        np.testing.assert_allclose(answers["entity_scores"][row, :count], means, atol=1e-5)
+        assert answers["entity_count"][row] == len(entities)
+        for place, (kind, first, last) in enumerate(entities):
+            assert answers["entity_types"][row, place] == kind.encode()
+            assert answers["entity_starts"][row, place] == starts[first]
+            assert answers["entity_ends"][row, place] == ends[last - 1]
+            assert answers["entities"][row, place] == raw[starts[first] : ends[last - 1]]
+            mean = np.mean(scores[first:last])
+            assert answers["entity_scores"][row, place] == pytest.approx(mean, abs=1e-5)
 
 
 def test_entity_scores_are_exact_in_a_long_request():
     """The mean of three words after a million others."""
     count = 1_000_003
     scores = tf.RaggedTensor.from_row_lengths(tf.fill([count], 0.7), [count])
-    found = keras_bert.text.entities.Entities(
-        tf.ragged.constant([["PER"]]), tf.ragged.constant([[count - 3]]), tf.ragged.constant([[count]])
-    )
+    types = tf.ragged.constant([["PER"]])
+    starts = tf.ragged.constant([[count - 3]])
+    ends = tf.ragged.constant([[count]])
+    found = keras_bert.text.entities.Entities(types, starts, ends)
     np.testing.assert_allclose(tag.mean_scores(scores, found).to_list(), [[0.7]], rtol=1e-6)
 
 
@@ -378,12 +479,12 @@ def test_top_answers_over_windows_and_null_threshold(served):
         np.testing.assert_allclose(answers["scores"][row], scores, rtol=1e-5)
         np.testing.assert_allclose(answers["null_score"][row], null, rtol=1e-5)
         np.testing.assert_allclose(answers["probabilities"][row], softmax(scores, axis=-1), rtol=1e-4)
-        found = list(zip(answers["starts"][row], answers["ends"][row], answers["answers"][row], strict=True))
         expected = [(start, end, context.encode()[start:end]) for _, start, end in spans[:3]]
         if null - scores[0] > NULL_THRESHOLD:
             expected = [(-1, -1, b"")] * 3
             empty += 1
-        assert found == expected
+        found = zip(answers["starts"][row], answers["ends"][row], answers["answers"][row], strict=True)
+        assert list(found) == expected
         for name in ("answer", "score", "start", "end"):
             assert answers[name][row] == answers[f"{name}s"][row, 0]
     assert 0 < empty < len(ASKED)
@@ -401,8 +502,9 @@ def test_rows_beyond_the_vocabulary_never_fill_a_mask(eager, config, pieces):
     bias = next(weight for weight in model.weights if weight.shape == (spare.vocab_size,))
     bias.assign(10 * np.arange(spare.vocab_size))
     preprocessor = keras_bert.TextPreprocessor(pieces, 16, keep_special_tokens=("[MASK]",))
-    answers = tag.mask_filler(model, preprocessor, n_best=2)["serving_default"](tf.constant(["a [MASK] b"]))
-    assert [piece.decode() for piece in answers["tokens"].numpy()[0, 0]] == [pieces[-1], pieces[-2]]
+    fill = tag.mask_filler(model, preprocessor, n_best=2)["serving_default"]
+    answers = fill(tf.constant(["a [MASK] b"]))
+    assert strings(answers["tokens"].numpy()[0, 0].tolist()) == [pieces[-1], pieces[-2]]
 
 
 def test_fill_mask(served, pieces):
@@ -414,34 +516,44 @@ def test_fill_mask(served, pieces):
     for row, text in enumerate(MASKED):
         words = ["[CLS]", *text.split(), "[SEP]"]
         places = [index for index, word in enumerate(words) if word == "[MASK]"]
+        count = len(places)
         ids = np.array([[pieces.index(word) for word in words]], "int32")
         inputs = {"token_ids": ids, "segment_ids": 0 * ids, "padding_mask": 1 + 0 * ids}
-        logits = model.model({**inputs, "mask_positions": np.array([places or [0]], "int32")})["mlm_logits"].numpy()[0]
-        probabilities = softmax(logits, axis=-1)[: len(places)]
+        inputs["mask_positions"] = np.array([places or [0]], "int32")
+        logits = model.model(inputs)["mlm_logits"].numpy()[0, :count]
+        probabilities = softmax(logits, axis=-1)
         best = np.argsort(-probabilities, -1, kind="stable")[:, :5]
-        assert strings(answers["tokens"][row, : len(places)].tolist()) == [[pieces[i] for i in line] for line in best]
+        assert strings(answers["tokens"][row, :count].tolist()) == np.array(pieces)[best].tolist()
         expected = np.take_along_axis(probabilities, best, -1)
-        np.testing.assert_allclose(answers["probabilities"][row, : len(places)], expected, atol=1e-6)
-        assert set(answers["tokens"][row, len(places) :].ravel()) <= {b""}
-        assert not answers["probabilities"][row, len(places) :].any()
+        np.testing.assert_allclose(answers["probabilities"][row, :count], expected, atol=1e-6)
+        assert set(answers["tokens"][row, count:].ravel()) <= {b""}
+        assert not answers["probabilities"][row, count:].any()
 
 
 def test_next_sentence_of_a_pretrainer(served):
     model = served("pretraining")
-    inputs = model.preprocessor((TEXTS, PAIRS))
-    logits = model.model({**inputs, "mask_positions": tf.zeros((4, 1), tf.int32)})["nsp_logits"].numpy()
-    close(model("next_sentence", text=TEXTS, pair=PAIRS)["probability"], softmax(logits, axis=-1)[:, 0])
+    inputs = model.preprocessor((TEXTS, PAIRS)) | {"mask_positions": tf.zeros((4, 1), tf.int32)}
+    expected = softmax(model.model(inputs)["nsp_logits"].numpy(), axis=-1)[:, 0]
+    close(model("next_sentence", text=TEXTS, pair=PAIRS)["probability"], expected)
+
+
+# ---- Embeddings
 
 
 def numpy_pool(outputs, mask, pooling, layers, normalize):
+    """The vectors of texts: the pooled output, or the mean or the first of the states of layers side by side."""
     if pooling == "pooled":
         vectors = np.asarray(outputs["pooled_output"])
     else:
-        states = outputs.get("hidden_states") or [outputs["sequence_output"]]
-        states = np.concatenate([np.asarray(states[layer]) for layer in layers], -1)
-        rows = zip(states, np.asarray(mask).astype(bool), strict=True)
-        vectors = np.stack([state[real].mean(0) if pooling == "mean" else state[0] for state, real in rows])
-    return vectors / np.linalg.norm(vectors, axis=-1, keepdims=True) if normalize else vectors
+        states_of_layers = outputs.get("hidden_states") or [outputs["sequence_output"]]
+        states = np.concatenate([np.asarray(states_of_layers[layer]) for layer in layers], -1)
+        rows = []
+        for state, real in zip(states, np.asarray(mask).astype(bool), strict=True):
+            rows.append(state[real].mean(0) if pooling == "mean" else state[0])
+        vectors = np.stack(rows)
+    if normalize:
+        return vectors / np.linalg.norm(vectors, axis=-1, keepdims=True)
+    return vectors
 
 
 @pytest.mark.parametrize(
@@ -449,27 +561,39 @@ def numpy_pool(outputs, mask, pooling, layers, normalize):
     [("mean", [-1], False), ("mean", [-1, -2], True), ("cls", [0, 1], False), ("pooled", [-1], True)],
 )
 def test_pooling(model_of, preprocessor, pooling, layers, normalize):
-    model = model_of("encoder", hidden_states=True)
     inputs = preprocessor(TEXTS)
-    found = embed.pool(model(inputs), inputs["padding_mask"], pooling, layers, normalize)
-    close(found.numpy(), numpy_pool(model(inputs), inputs["padding_mask"], pooling, layers, normalize))
+    outputs = model_of("encoder", hidden_states=True)(inputs)
+    mask = inputs["padding_mask"]
+    found = embed.pool(outputs, mask, pooling, layers, normalize)
+    close(found.numpy(), numpy_pool(outputs, mask, pooling, layers, normalize))
+
+
+def test_layers_that_the_encoder_does_not_have(model_of, preprocessor):
+    with pytest.raises(ValueError, match=r"`layers` must be from -2 to 1. Received: \[3\]"):
+        embed.embedder(model_of("encoder", hidden_states=True), preprocessor, layers=(0, 3))
+
+
+# ---- Arguments
 
 
 @pytest.mark.parametrize(
     ("head", "options", "message"),
     [
-        ("classification", {"labels": ["a", "b"]}, r"`labels` must be 3 different names, .*: labels=\['a', 'b'\]"),
-        *(
-            ("classification", {"labels": labels}, "`labels` must be 3 different names, in the order of the logits")
-            for labels in ([1, "1", 2], "abc", [["a"], ["b"], ["c"]])
+        (
+            "classification",
+            {"labels": ["a", "b"]},
+            r"`labels` must be 3 different names, in the order of the logits. Received: labels=\['a', 'b'\]",
         ),
+        ("classification", {"labels": [1, "1", 2]}, "`labels`"),
+        ("classification", {"labels": "abc"}, "`labels`"),
+        ("classification", {"labels": [["a"], ["b"], ["c"]]}, "`labels`"),
         ("regression", {"labels": ["a"]}, "`labels` must be None for a regression model"),
         ("classification", {"example": {"text": 1}}, r"`example` must be a dict of `text` \(str\). Received: example="),
-        ("multiple_choice", {"example": {"text": "a", "choices": "b"}}, r"a dict of `text` \(str\), `choices` \(list"),
+        ("multiple_choice", {"example": {"text": "a", "choices": "b"}}, r"`example`.* `choices` \(list"),
         ("classification", {"score_range": (0, 1)}, "`score_range` must be None for a model without a score"),
         ("regression", {"score_range": (5, 0)}, r"`score_range` must be \(lowest, highest\), .*: score_range=\(5, 0\)"),
         ("regression", {"rows_together": 0}, "`rows_together` must be a positive integer. Received: rows_together=0"),
-        ("token_classification", {"doc_stride": 1.5}, "`doc_stride` must be a positive integer. Received: .*=1.5"),
+        ("token_classification", {"doc_stride": 1.5}, "`doc_stride`"),
         ("question_answering", {"null_threshold": math.nan}, "`null_threshold` must be a finite number .*=nan"),
         ("encoder", {"layers": []}, r"`layers` must be a list of one integer or more. Received: layers=\[\]"),
         ("encoder", {"pair": True}, "`pair` must be False for a model with head='encoder'. Received: pair=True"),
@@ -489,19 +613,40 @@ def test_bad_arguments_of_export(model_of, preprocessor, tmp_path, head, options
     assert not list(tmp_path.iterdir())
 
 
-def test_only_a_saved_model_of_the_same_model_is_replaced(model_of, preprocessor, exported, monkeypatch, tmp_path):
-    folder = shutil.copytree(exported("classification"), tmp_path / "1")
+@pytest.fixture
+def folder(exported, tmp_path, monkeypatch):
+    """A copy of the SavedModel of the classifier; an export that would replace it is interrupted."""
     monkeypatch.setattr(export, "build_signatures", mock.Mock(side_effect=InterruptedError))
-    for head, options in (("classification", {"labels": LABELS}), ("regression", {"overwrite": True})):
-        with pytest.raises(InterruptedError):
-            keras_bert.export(model_of(head), preprocessor, folder, **options)
-    for head, options, found in (
-        ("classification", {"labels": ["a", "1", "2"]}, "`labels.0` was '3', is 'a'"),
+    return shutil.copytree(exported("classification"), tmp_path / "1")
+
+
+@pytest.mark.parametrize(
+    ("head", "options"), [("classification", {"labels": LABELS}), ("regression", {"overwrite": True})]
+)
+def test_the_same_model_is_replaced(model_of, preprocessor, folder, head, options):
+    """Another one with `overwrite`."""
+    with pytest.raises(InterruptedError):
+        keras_bert.export(model_of(head), preprocessor, folder, **options)
+
+
+@pytest.mark.parametrize(
+    ("head", "options", "message"),
+    [
+        (
+            "classification",
+            {"labels": ["a", "1", "2"]},
+            "^the folder has the .* another model: `labels.0` was '3', is 'a'. .*`overwrite=True`. Re",
+        ),
         ("classification", {"labels": LABELS, "pair": True}, "`pair` was False, is True"),
         ("encoder", {}, "`head` was 'classification', is 'encoder'"),
-    ):
-        with pytest.raises(ValueError, match=f"^the folder has the .* another model: {found}. .*`overwrite=True`. Re"):
-            keras_bert.export(model_of(head), preprocessor, folder, **options)
+    ],
+)
+def test_another_model_is_not_replaced(model_of, preprocessor, folder, head, options, message):
+    with pytest.raises(ValueError, match=message):
+        keras_bert.export(model_of(head), preprocessor, folder, **options)
+
+
+def test_a_saved_model_of_others_is_not_replaced(model_of, preprocessor, folder):
     (folder / "assets.extra" / "keras_bert.json").unlink()
     with pytest.raises(ValueError, match="another model: not one of `export`"):
         keras_bert.export(model_of("classification"), preprocessor, folder)
@@ -514,8 +659,3 @@ def test_columns_of_training_are_exported(model_of, pieces, tmp_path, monkeypatc
         keras_bert.save(model_of("regression"), tmp_path / "model", pieces, columns=columns, overwrite=True)
         keras_bert.load(tmp_path / "model").export(tmp_path / "1")
         assert given["columns"] == columns
-
-
-def test_layers_that_the_encoder_does_not_have(model_of, preprocessor):
-    with pytest.raises(ValueError, match=r"`layers` must be from -2 to 1. Received: \[3\]"):
-        embed.embedder(model_of("encoder", hidden_states=True), preprocessor, layers=(0, 3))
