@@ -17,6 +17,7 @@ most doubtful word.
 precision of its answers is measured on the other half, for ten draws of the halves.
 """
 
+import itertools
 import json
 import os
 import pathlib
@@ -24,6 +25,7 @@ import statistics
 import subprocess
 import tempfile
 import time
+from unittest import mock
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
@@ -95,22 +97,26 @@ def load():
 
 def sentences(path):
     """Returns the sentences of a CoNLL file as lists of words and of tags."""
-    words, tags = [[]], [[]]
+    words = []
+    tags = []
+    is_first = True
     for line in path.read_text().splitlines():
         if not line.strip() or line.startswith("-DOCSTART-"):
-            if words[-1]:
-                words.append([])
-                tags.append([])
+            is_first = True
             continue
+        if is_first:
+            words.append([])
+            tags.append([])
+            is_first = False
         columns = line.split()
         words[-1].append(columns[0])
         tags[-1].append(columns[-1])
-    return words[: len(words) - (not words[-1])], tags[: len(tags) - (not tags[-1])]
+    return words, tags
 
 
 def kept_logits(bert, texts, targets, **options):
     """Returns the ranking of `check_labels`, the kept logits of all rows, and the names of the classes."""
-    from keras_bert.runs import cross_validation
+    from keras_bert.runs import cross_validation, fit
 
     finished = []
 
@@ -119,13 +125,8 @@ def kept_logits(bert, texts, targets, **options):
             finished.append((self.grid_runs.logits("dev"), self.task.labels))
             return super().label_checks()
 
-    from keras_bert.runs import fit
-
-    before, fit.FoldsAlone = fit.FoldsAlone, Noted
-    try:
+    with mock.patch.object(fit, "FoldsAlone", Noted):
         checks = bert.check_labels(texts, targets, folds=5, **options)
-    finally:
-        fit.FoldsAlone = before
     ((kept, labels),) = finished
     return checks, next(iter(kept.values())), labels
 
@@ -135,8 +136,8 @@ def softmax(logits):
     return powers / powers.sum(-1, keepdims=True)
 
 
-def by_cleanlab(program, **arrays):
-    """Returns the scores of cleanlab by method, a dict of lists; empty without cleanlab."""
+def orders_of_cleanlab(program, **arrays):
+    """Returns the orders of rows by cleanlab's methods, a dict of lists; empty without cleanlab."""
     if _CLEANLAB.value is None:
         return {}
     with tempfile.TemporaryDirectory() as temporary:
@@ -144,14 +145,19 @@ def by_cleanlab(program, **arrays):
         np.savez(path, **arrays)
         command = [_CLEANLAB.value, "-c", program, str(path)]
         done = subprocess.run(command, capture_output=True, text=True, check=True)
-    return json.loads(done.stdout.splitlines()[-1])
+    orders = {}
+    for name, scores in json.loads(done.stdout.splitlines()[-1]).items():
+        orders[f"cleanlab, {name}"] = np.argsort(scores, kind="stable").tolist()
+    return orders
 
 
 def check_tags():
     words, tags = sentences(folder() / "ner" / "conll2003_iob2" / "test.txt")
     others, corrected = sentences(folder() / "few" / "conllpp_test.txt")
     assert words == others
-    words, tags, corrected = (part[: _ROWS.value] for part in (words, tags, corrected))
+    words = words[: _ROWS.value]
+    tags = tags[: _ROWS.value]
+    corrected = corrected[: _ROWS.value]
     wrong = {row for row in range(len(tags)) if tags[row] != corrected[row]}
     print(f"{len(words):,} sentences, {len(wrong)} of them corrected", flush=True)
     began = time.perf_counter()
@@ -163,14 +169,15 @@ def check_tags():
         "check_labels": ranked,
         "loss alone": list(dict.fromkeys(check["row"] for check in by_loss)),
     }
-    golds = np.array([labels.index(tag) for row in tags for tag in row])
+    golds = np.array([labels.index(tag) for tag in itertools.chain.from_iterable(tags)])
     print(f"accuracy of the words out of fold: {np.mean(logits.argmax(-1) == golds):.4f}")
-    found = by_cleanlab(
-        _TAGS_BY_CLEANLAB, labels=golds, probabilities=softmax(logits), sizes=np.array(list(map(len, words)))
-    )
-    orders |= {f"cleanlab, {name}": np.argsort(scores, kind="stable").tolist() for name, scores in found.items()}
+    sizes = np.array(list(map(len, words)))
+    orders |= orders_of_cleanlab(_TAGS_BY_CLEANLAB, labels=golds, probabilities=softmax(logits), sizes=sizes)
     rng = np.random.default_rng(0)
-    hits = [len(wrong.intersection(rng.permutation(len(words))[: len(wrong)].tolist())) for _ in range(1000)]
+    hits = []
+    for _ in range(1000):
+        order = rng.permutation(len(words)).tolist()
+        hits.append(len(wrong.intersection(order[: len(wrong)])))
     print(f"| order | corrected among the first {len(wrong)} | share | average precision |\n|---|---|---|---|")
     for name, order in orders.items():
         count = len(wrong.intersection(order[: len(wrong)]))
@@ -180,7 +187,8 @@ def check_tags():
 
 def average_precision(order, wrong):
     """Returns the average precision of an order of rows: the mean precision at each wrong one."""
-    hits, total = 0, 0.0
+    hits = 0
+    total = 0.0
     for place, row in enumerate(order, 1):
         if row in wrong:
             hits += 1
@@ -192,7 +200,8 @@ def sst2(name, most=None, seed=0):
     lines = (folder() / "glue" / "SST-2" / f"{name}.tsv").read_text().splitlines()[1:]
     rows = [line.split("\t") for line in lines]
     if most is not None:
-        rows = [rows[number] for number in sorted(np.random.default_rng(seed).permutation(len(rows))[:most])]
+        drawn = np.random.default_rng(seed).permutation(len(rows))[:most]
+        rows = [rows[number] for number in sorted(drawn)]
     return [row[0].strip() for row in rows], [row[1] for row in rows]
 
 
@@ -202,7 +211,9 @@ def check_flips():
         texts, labels = sst2("train", _ROWS.value or 4000, seed)
         count = round(FLIPPED * len(texts))
         wrong = set(np.random.default_rng(100 + seed).permutation(len(texts))[:count].tolist())
-        given = [str(1 - int(label)) if row in wrong else label for row, label in enumerate(labels)]
+        given = list(labels)
+        for row in wrong:
+            given[row] = str(1 - int(labels[row]))
         began = time.perf_counter()
         checks, logits, names = kept_logits(load(), texts, given, epochs=_EPOCHS.value, seed=seed, verbose=False)
         seconds = time.perf_counter() - began
@@ -211,8 +222,7 @@ def check_flips():
             "loss alone": [check["row"] for check in sorted(checks, key=lambda check: -check["loss"])],
         }
         golds = np.array([names.index(label) for label in given])
-        found = by_cleanlab(_CLASSES_BY_CLEANLAB, labels=golds, probabilities=softmax(logits))
-        orders |= {f"cleanlab, {name}": np.argsort(scores, kind="stable").tolist() for name, scores in found.items()}
+        orders |= orders_of_cleanlab(_CLASSES_BY_CLEANLAB, labels=golds, probabilities=softmax(logits))
         orders["random"] = np.random.default_rng(seed).permutation(len(texts)).tolist()
         for name, order in orders.items():
             table.setdefault(name, []).append(average_precision(order, wrong))
@@ -221,7 +231,8 @@ def check_flips():
         print(f"seed {seed}: {seconds:.0f} s, accuracy out of fold {accuracy:.3f}, {table}", flush=True)
     print("| order | average precision | seeds |\n|---|---|---|")
     for name, values in table.items():
-        print(f"| {name} | {statistics.fmean(values):.3f} | {', '.join(f'{value:.3f}' for value in values)} |")
+        by_seed = ", ".join(f"{value:.3f}" for value in values)
+        print(f"| {name} | {statistics.fmean(values):.3f} | {by_seed} |")
 
 
 def labelled(name):
@@ -230,7 +241,8 @@ def labelled(name):
         return sst2("train", _ROWS.value or 4000), sst2("dev")
     rows = [line.split("\t", 1) for line in (folder() / "few" / name).read_text().splitlines()[1:]]
     rows = [row for row in rows if row[1].strip()]
-    texts, labels = [row[1] for row in rows], [row[0] for row in rows]
+    texts = [row[1] for row in rows]
+    labels = [row[0] for row in rows]
     order = np.random.default_rng(0).permutation(len(rows))
     cut = len(rows) * 2 // 3
     parts = []
@@ -240,7 +252,8 @@ def labelled(name):
 
 
 def check_precision():
-    from keras_bert.tasks.classification import confidence
+    from keras_bert.heads.confidence import Confidence
+    from keras_bert.tasks import confidence
 
     heads = ["data", "rows of a half", "accuracy", "calibration error before, after"]
     heads += ["promised", "kept", "precision", "answered"]
@@ -250,12 +263,14 @@ def check_precision():
         bert = load().fit(*train, epochs=_EPOCHS.value, verbose=False)
         logits = np.array([answer["logits"] for answer in bert.predict(dev[0], logits=True)])
         golds = np.array([bert.labels.index(label) for label in dev[1]])
-        draws, errors = [], []
+        draws = []
+        errors = []
         for seed in range(HALVES):
             first, second = np.array_split(np.random.default_rng(seed).permutation(len(golds)), 2)
             found = confidence.fitted(logits[first], golds[first], promised)
-            before = confidence.scores(confidence.Confidence(), logits[second], golds[second])
-            after = confidence.scores(found, logits[second], golds[second])
+            decisions = confidence.Decisions(logits=logits[second], targets=golds[second])
+            before = confidence.scores(Confidence(), decisions)
+            after = confidence.scores(found, decisions)
             draws.append((after["precision"], after["answered"]))
             errors.append((before["calibration_error"], after["calibration_error"]))
         precisions = [precision for precision, answered in draws if answered]
@@ -274,7 +289,13 @@ def check_precision():
 
 
 def main(_):
-    {"tags": check_tags, "flips": check_flips, "precision": check_precision}[_PART.value]()
+    match _PART.value:
+        case "tags":
+            check_tags()
+        case "flips":
+            check_flips()
+        case "precision":
+            check_precision()
 
 
 if __name__ == "__main__":

