@@ -25,7 +25,8 @@ from keras_bert.data.bucketing import Batches
 _DATA = flags.DEFINE_string("data", None, "Folder that contains glue/ and vocab/.")
 _ROUNDS = flags.DEFINE_integer("rounds", 5, "Epochs to time.")
 
-LENGTH, BATCH = 128, 32
+LENGTH = 128
+BATCH = 32
 TASKS = {"CoLA": (0, [3]), "SST-2": (1, [0]), "MRPC": (1, [3, 4])}  # Number of header lines, text columns.
 
 
@@ -33,7 +34,10 @@ def read(path, header, columns):
     """Reads columns of a TSV file as a tuple of lists of strings."""
     with open(path, encoding="utf-8-sig") as file:
         rows = [line.rstrip("\n").split("\t") for line in file][header:]
-    return tuple([row[column] for row in rows] for column in columns)
+    texts = []
+    for column in columns:
+        texts.append([row[column] for row in rows])
+    return tuple(texts)
 
 
 def tokenize(preprocessor, texts):

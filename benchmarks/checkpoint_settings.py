@@ -48,7 +48,9 @@ def _google(name, cased=False):
     return Settings(name, "BertForPreTraining", cased=cased, config=config, old=True)
 
 
-_BOTH, _NER, _UNNAMED = "BertForPreTraining", "BertForTokenClassification", {"architectures": None}
+_BOTH = "BertForPreTraining"
+_NER = "BertForTokenClassification"
+_UNNAMED = {"architectures": None}
 _MEAN = ("Pooling", "Normalize")
 _MECAB = {"word_tokenizer_type": "mecab", "subword_tokenizer_type": "wordpiece", "do_lower_case": False}
 _JAPANESE = "BertJapaneseTokenizer"

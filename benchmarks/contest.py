@@ -77,19 +77,22 @@ def measure(contestants, rounds):
 
 def report(results):
     """Prints a table of the results of `measure`, with the speedup of each contestant of keras_bert."""
-    speeds = {name: [examples / took for took, _, examples in rounds] for name, rounds in results.items()}
+    speeds = {}
+    for name, rounds in results.items():
+        speeds[name] = [examples / took for took, _, examples in rounds]
     medians = {name: statistics.median(values) for name, values in speeds.items()}
     ours = [name for name in results if name.startswith("keras_bert")]
     columns = [name.removeprefix("keras_bert, ") for name in ours]
     print(f"{'':40} {'examples':>9} {'examples/s':>10} {'(min to max)':>18}   loss   speedup of keras_bert:")
-    print(f"{'':40} {'':>9} {'':>10} {'':>18}        {''.join(f'  {column}' for column in columns)}")
+    shown_columns = "".join(f"  {column}" for column in columns)
+    print(f"{'':40} {'':>9} {'':>10} {'':>18}        {shown_columns}")
     for name, rounds in results.items():
         spread = f"({min(speeds[name]):.1f} to {max(speeds[name]):.1f})"
         loss = statistics.median(loss for _, loss, _ in rounds)
-        ratios = (
-            f"  {medians[our] / medians[name]:{len(column)}.2f}" for our, column in zip(ours, columns, strict=True)
-        )
-        print(f"{name:40} {rounds[0][2]:9,} {medians[name]:10.1f} {spread:>18} {loss:6.3f} {''.join(ratios)}")
+        ratios = ""
+        for our, column in zip(ours, columns, strict=True):
+            ratios += f"  {medians[our] / medians[name]:{len(column)}.2f}"
+        print(f"{name:40} {rounds[0][2]:9,} {medians[name]:10.1f} {spread:>18} {loss:6.3f} {ratios}")
 
 
 def rows_of_every_length(lengths, boundaries, batch_size):
@@ -103,7 +106,7 @@ def training_arguments(folder, **options):
     import transformers
 
     defaults = {"num_train_epochs": 1, "weight_decay": 0.01, "use_cpu": True, "report_to": [], "disable_tqdm": True}
-    return transformers.TrainingArguments(folder, save_strategy="no", eval_strategy="no", **{**defaults, **options})
+    return transformers.TrainingArguments(folder, save_strategy="no", eval_strategy="no", **defaults | options)
 
 
 def standard_errors(first, second):
@@ -111,9 +114,14 @@ def standard_errors(first, second):
     freedom = len(first) + len(second) - 2
     if freedom < 1:
         return math.nan
-    squares = sum((value - statistics.fmean(values)) ** 2 for values in (first, second) for value in values)
+    squares = 0.0
+    for values in (first, second):
+        mean = statistics.fmean(values)
+        squares += sum((value - mean) ** 2 for value in values)
     error = math.sqrt(squares / freedom * (1 / len(first) + 1 / len(second)))
-    return (statistics.fmean(first) - statistics.fmean(second)) / error if error else math.nan
+    if not error:
+        return math.nan
+    return (statistics.fmean(first) - statistics.fmean(second)) / error
 
 
 def missing(packages):

@@ -35,8 +35,13 @@ _SEEDS = flags.DEFINE_integer("seeds", 3, "Runs of keras_bert.", lower_bound=1)
 _PEER_SEEDS = flags.DEFINE_integer("peer_seeds", 3, "Runs of sentence-transformers.", lower_bound=0)
 _MOST = flags.DEFINE_integer("max_train_examples", None, "Training pairs to use.", lower_bound=1)
 
-BATCH, RATE, EPOCHS, WARMUP, LENGTH = 32, 2e-5, 4, 0.1, 128
-OURS, THEIRS = "keras_bert", "sentence-transformers"
+BATCH = 32
+RATE = 2e-5
+EPOCHS = 4
+WARMUP = 0.1
+LENGTH = 128
+OURS = "keras_bert"
+THEIRS = "sentence-transformers"
 PEERS = ["torch", "transformers", "sentence_transformers"]
 
 
@@ -53,8 +58,9 @@ def ours(data_dir, model, most, seed):
     train, dev = read(data_dir)
     train = train.first(most)
     bert = keras_bert.load(model)
-    vectors = [bert.encode(texts) for texts in (dev.queries, [row[0] for row in dev.passages])]
-    before = similarity_scores((unit(vectors[0]) * unit(vectors[1])).sum(-1), dev.scores)
+    queries = bert.encode(dev.queries)
+    passages = bert.encode([row[0] for row in dev.passages])
+    before = similarity_scores((unit(queries) * unit(passages)).sum(-1), dev.scores)
     rows = EmbeddingData(train, dev, {"train": "train.tsv", "dev": "dev.tsv"})
     task = EmbeddingTask(rows, Start(model, bert), EmbeddingSettings(sequence_length=LENGTH))
     choices = {"learning_rate": [RATE], "batch_size": [BATCH], "epochs": [EPOCHS], "seed": [seed]}
@@ -98,7 +104,8 @@ def theirs(data_dir, model, most, seed):
             return super().__iter__()
 
     def score():
-        first, second = (encoder.encode(texts) for texts in (dev.queries, [row[0] for row in dev.passages]))
+        first = encoder.encode(dev.queries)
+        second = encoder.encode([row[0] for row in dev.passages])
         similarities = sentence_transformers.util.pairwise_cos_sim(first, second)
         return float(stats.spearmanr(similarities, dev.scores).statistic)
 
@@ -137,7 +144,9 @@ def report(results):
         print(f"{name:24} {100 * runs[0]['before']:16.2f} {shown:>16} {statistics.median(speeds):11.1f} {span:>18}")
     if len(results) == 2:
         first, second = results.values()
-        difference = contest.standard_errors(*([run["after"] for run in runs] for runs in (first, second)))
+        scores = [run["after"] for run in first]
+        their_scores = [run["after"] for run in second]
+        difference = contest.standard_errors(scores, their_scores)
         print(f"difference, in pooled standard errors: {difference:+.1f}")
         ratios = [ours["examples"] / theirs["examples"] for ours, theirs in zip(first, second, strict=False)]
         print(f"speedup of keras_bert: {statistics.median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f})")

@@ -27,7 +27,8 @@ _MODEL = flags.DEFINE_string("model", None, "Directory of the model; default: gt
 _MOST = flags.DEFINE_integer("texts", None, "Number of paragraphs; default: all.", lower_bound=1)
 _ROUNDS = flags.DEFINE_integer("rounds", 3, "Rounds to time.", lower_bound=1)
 
-LENGTH, BATCH = 256, 32
+LENGTH = 256
+BATCH = 32
 NAMES = {"input_ids": "token_ids", "attention_mask": "padding_mask", "token_type_ids": "segment_ids"}
 
 
@@ -95,7 +96,8 @@ def onnx(folder, model):
 
 def main(_):
     default = os.path.join(os.environ.get("KERAS_BERT_DATA", "."), "squad", "dev-v1.1.json")
-    path, model = _FILE.value or default, _MODEL.value or contest.minilm()
+    path = _FILE.value or default
+    model = _MODEL.value or contest.minilm()
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
         contest.in_own_process("models", prepare, folder, path, model, _MOST.value)

@@ -54,7 +54,8 @@ def glue_data(bert, data_dir):
 
 
 def squad_data(bert):
-    train, dev = squad.read(_TRAIN.value), squad.read(_DEV.value)
+    train = squad.read(_TRAIN.value)
+    dev = squad.read(_DEV.value)
     preprocessor = bert.preprocessor(bert.sequence_length, padding="longest")
     windows = QuestionWindows(dev, preprocessor)
     texts = [(text, train.contexts[place]) for text, place in zip(train.questions, train.context, strict=True)]
@@ -70,7 +71,8 @@ def answers(run, inputs):
     """Returns the outputs for all rows in order, padded to the same length."""
     lengths = inputs["token_ids"].row_lengths().numpy()
     order = np.argsort(lengths, kind="stable")
-    found, longest = {}, int(lengths.max())
+    found = {}
+    longest = int(lengths.max())
     for start in range(0, len(order), _TOGETHER.value):
         rows = order[start : start + _TOGETHER.value]
         batch = {name: tf.gather(values, rows).to_tensor().numpy() for name, values in inputs.items()}
@@ -86,15 +88,20 @@ def answers(run, inputs):
 def ours(bert, preprocessor, texts, precision, folder):
     dtype = precision if precision == "bfloat16" else "float32"
     model = keras_bert.load(_MODEL.value, dtype=dtype).model()
-    options = {"precision": "int8" if precision.startswith("int8") else None, "pair": bool(bert.pair)}
-    options["calibration"] = texts if precision == "int8 calibrated" else None
-    options = options if bert.head == "classification" else {**options, "pair": False}
+    options = {"pair": bert.head == "classification" and bool(bert.pair)}
+    if precision.startswith("int8"):
+        options["precision"] = "int8"
+    if precision == "int8 calibrated":
+        options["calibration"] = texts
     keras_bert.export(model, preprocessor, folder, **options)
     loaded = tf.saved_model.load(str(folder))
-    return lambda batch, loaded=loaded: {
-        name: value.numpy()
-        for name, value in loaded.signatures["tokens"](**{k: tf.constant(v) for k, v in batch.items()}).items()
-    }
+
+    def run(batch):
+        tensors = {name: tf.constant(ids) for name, ids in batch.items()}
+        answers = loaded.signatures["tokens"](**tensors)
+        return {name: value.numpy() for name, value in answers.items()}
+
+    return run
 
 
 def onnx(path):
@@ -128,7 +135,8 @@ def main(_):
     data_dir = _DATA.value or os.path.join(os.environ.get("KERAS_BERT_DATA", "."), "glue")
     found = squad_data(bert) if _TASK.value == "squad" else glue_data(bert, data_dir)
     inputs, preprocessor, texts, scores = found
-    lengths, expected = inputs["token_ids"].row_lengths().numpy(), None
+    lengths = inputs["token_ids"].row_lengths().numpy()
+    expected = None
     print(f"{contest.machine()}\n{_TASK.value}: {len(lengths):,} rows")
     with contextlib.ExitStack() as stack:
         folder = pathlib.Path(stack.enter_context(tempfile.TemporaryDirectory()))

@@ -35,10 +35,13 @@ _DATA = flags.DEFINE_string("data_dir", None, "Folder with the official GLUE fil
 _SETTINGS = flags.DEFINE_list("settings", ["base", "minilm-1", "minilm-32"], "base, minilm-1, minilm-32.")
 _ROUNDS = flags.DEFINE_integer("rounds", 9, "Rounds to time.", lower_bound=1)
 
-LABELS, LENGTH, SENTENCES = ["0", "1"], 128, 320
+LABELS = ["0", "1"]
+LENGTH = 128
+SENTENCES = 320
 CLOSE = {"float32": 1e-4, "bfloat16": 3e-2, "int8": 0.2, "int8 calibrated": 0.2}
 NAMES = {"input_ids": "token_ids", "attention_mask": "padding_mask", "token_type_ids": "segment_ids"}
-TORCH, ONNX = ["torch", "transformers"], ["torch", "transformers", "onnx", "onnxruntime"]
+TORCH = ["torch", "transformers"]
+ONNX = ["torch", "transformers", "onnx", "onnxruntime"]
 OPENVINO = [*ONNX, "openvino", "nncf"]
 
 
@@ -55,22 +58,30 @@ def write_models(folder, setting, data_dir):
         encoder = keras_bert.build_encoder(keras_bert.BERT_BASE)
         pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *(f"w{number}" for number in range(30517))]
         vocabulary = keras_bert.Vocabulary(pieces)
-        texts = [" ".join(pieces[number] for number in row) for row in _random_ids()["token_ids"]]
+        texts = []
+        for row in batches[0]["token_ids"]:
+            texts.append(" ".join(pieces[number] for number in row))
     else:
         bert = keras_bert.load(contest.minilm())
-        encoder, vocabulary = bert.encoder, bert.vocabulary
+        encoder = bert.encoder
+        vocabulary = bert.vocabulary
         texts = _sentences(data_dir)
     model = with_random_head(encoder)
     preprocessor = keras_bert.TextPreprocessor(vocabulary, LENGTH, padding="longest")
     if setting != "base":
         size = int(setting.rpartition("-")[2])
-        parts = [texts[start : start + size] for start in range(0, len(texts), size)]
-        batches = [{name: np.array(ids) for name, ids in preprocessor(part).items()} for part in parts]
+        batches = []
+        for start in range(0, len(texts), size):
+            inputs = preprocessor(texts[start : start + size])
+            batches.append({name: np.array(ids) for name, ids in inputs.items()})
     np.save(folder / "batches.npy", np.array(batches, object), allow_pickle=True)
     run = tf.function(lambda inputs: model(inputs, training=False)["logits"])
     specs = {name: tf.TensorSpec([None, None], tf.int32) for name in batches[0]}
     run = run.get_concrete_function(specs)
-    logits = [run({name: tf.constant(ids) for name, ids in batch.items()}).numpy() for batch in batches]
+    logits = []
+    for batch in batches:
+        tensors = {name: tf.constant(ids) for name, ids in batch.items()}
+        logits.append(run(tensors).numpy())
     np.save(folder / "expected.npy", softmax(np.concatenate(logits))[:, 1])
     keras_bert.save(model, folder / "checkpoint", vocabulary, labels=LABELS)
     for precision in ("float32", "bfloat16"):
@@ -199,7 +210,9 @@ def contenders(folder):
 
 def report(rounds, texts):
     """Prints texts per second, latencies of a batch, and the speed of ours in each precision beside it."""
-    speeds = {name: texts / statistics.median(sum(each) for each in values) for name, values in rounds.items()}
+    speeds = {}
+    for name, values in rounds.items():
+        speeds[name] = texts / statistics.median(sum(seconds) for seconds in values)
     ours = [name for name in speeds if name.startswith("keras_bert")]
     print(f"{'':32} {'texts/s':>8} {'p50':>8} {'p99 ms':>8}   speedup of keras_bert in")
     print(f"{'':32} {'':26}  " + " ".join(f"{name.partition(', ')[2]:>15}" for name in ours))

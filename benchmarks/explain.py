@@ -112,7 +112,8 @@ class Judge:
 
     def measures(self, scores):
         """Returns comprehensiveness and sufficiency of the scores of the words of each sentence, arrays."""
-        without, only = [], []
+        without = []
+        only = []
         for ids, words, each in zip(self.ids, self.words, scores, strict=True):
             order = np.argsort(-np.asarray(each), kind="stable")
             for share in SHARES:
@@ -135,7 +136,10 @@ def word_sums(values, words):
 def by_explain(bert, judge, sentences, **options):
     """Returns the scores of `LoadedBert.explain`."""
     found = bert.explain(sentences, judge.predicted[: len(sentences)].tolist(), **options)
-    return [[word["score"] for word in each["words"]] for each in found]
+    scores = []
+    for explained in found:
+        scores.append([word["score"] for word in explained["words"]])
+    return scores
 
 
 def by_gradient(judge, function, count):
@@ -154,7 +158,8 @@ def gradient_function(bert):
     from keras_bert.heads.registry import describe
     from keras_bert.rewirings.from_vectors import VECTORS, build_from_vectors
 
-    model, table = build_from_vectors(bert.model()), describe(bert.model()).layers["token_embedding"]
+    model = build_from_vectors(bert.model())
+    table = describe(bert.model()).layers["token_embedding"]
 
     @tf.function(autograph=False, reduce_retracing=True)
     def function(inputs, target):

@@ -87,7 +87,8 @@ def read_set(name, folder):
     elif name in ("cr", "books"):
         rows = _rows(folder / "few/cr.tsv") if name == "cr" else _sentences(folder / "corpus/books")
         random.Random(12345).shuffle(rows)
-        train, test = rows[len(rows) // 2 :], rows[: len(rows) // 2]
+        train = rows[len(rows) // 2 :]
+        test = rows[: len(rows) // 2]
     else:
         train, test = (_rows(folder / f"few/{name}_{split}.tsv") for split in ("train", "test"))
     random.Random(12345).shuffle(test)
@@ -116,7 +117,8 @@ def _rows(path):
 
 def draw(rows, per_class, seed):
     """Returns texts and labels of `per_class` rows of each class."""
-    generator, members = random.Random(seed), {}
+    generator = random.Random(seed)
+    members = {}
     for label, text in sorted(rows):
         members.setdefault(label, []).append(text)
     drawn = []
@@ -194,7 +196,8 @@ def main(_):
 def _compare(bert, saved, name, train, test, per_class):
     """Prints the results of all methods on the draws of a data set."""
     test_labels, test_texts = (list(column) for column in zip(*test, strict=True))
-    known, found = _known(), {}
+    known = _known()
+    found = {}
     for seed in range(_DRAWS.value):
         texts, labels = draw(train, per_class, seed)
         for method in _METHODS.value:
@@ -231,8 +234,12 @@ def _known():
     """Returns the results in the file of `--output`, by set, rows of a class, seed and method."""
     if not _OUTPUT.value or not os.path.exists(_OUTPUT.value):
         return {}
-    lines = map(json.loads, pathlib.Path(_OUTPUT.value).read_text().splitlines())
-    return {tuple(line[name] for name in _KEY): tuple(line[name] for name in _RESULT) for line in lines}
+    results = {}
+    for text in pathlib.Path(_OUTPUT.value).read_text().splitlines():
+        line = json.loads(text)
+        key = tuple(line[name] for name in _KEY)
+        results[key] = tuple(line[name] for name in _RESULT)
+    return results
 
 
 def _log(key, result):

@@ -44,7 +44,8 @@ def torch_forward(precision, shape, hidden_act):
 
 
 def main(_):
-    shape, act = (_BATCH.value, _LENGTH.value), _ACT.value
+    shape = (_BATCH.value, _LENGTH.value)
+    act = _ACT.value
     print(f"a forward pass of BERT BASE, batch {shape[0]}, length {shape[1]}, {act}; {contest.machine()}")
     for precision in _PRECISION.value:
         print(f"\n{precision}")

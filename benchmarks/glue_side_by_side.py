@@ -22,6 +22,7 @@ of a random batch, "grouped" adds `train_sampling_strategy="group_by_length"`; b
 
 import copy
 import dataclasses
+import math
 import os
 import tempfile
 
@@ -39,7 +40,11 @@ _STEPS = flags.DEFINE_integer("steps", 100, "Steps per round, at most the full b
 _ROUNDS = flags.DEFINE_integer("rounds", 3, "Rounds to time.", lower_bound=1)
 _ONLY = flags.DEFINE_multi_string("only", [""], "Part of the names of the contestants, repeatable; default: all.")
 
-BATCH, LENGTH, RATE, WARMUP, CLASSES = 32, 128, 5e-5, 0.1, 2
+BATCH = 32
+LENGTH = 128
+RATE = 5e-5
+WARMUP = 0.1
+CLASSES = 2
 LOG_EVERY = 50
 WARM_BATCHES = 10  # For transformers; keras_bert uses two of each of its five or six lengths.
 
@@ -55,13 +60,15 @@ class Job:
 
     @property
     def steps(self):
-        return -(-len(self.labels) // BATCH)
+        return math.ceil(len(self.labels) / BATCH)
 
     def take(self, rows):
         """Returns a job with only these rows."""
-        text, pair, labels = (
-            values and [values[row] for row in rows] for values in (self.text, self.pair, self.labels)
-        )
+        pair = None
+        if self.pair:
+            pair = [self.pair[row] for row in rows]
+        text = [self.text[row] for row in rows]
+        labels = [self.labels[row] for row in rows]
         return Job(self.model, text, pair, labels)
 
 
@@ -185,7 +192,10 @@ def main(_):
         print(f"\n{name}: {job.steps} steps, {examples:,} examples per round; loss: mean of the last {LOG_EVERY} steps")
         with tempfile.TemporaryDirectory() as folder:
             everyone = contestants(job, folder)
-            chosen = {name: how for name, how in everyone.items() if any(part in name for part in _ONLY.value)}
+            chosen = {}
+            for contestant, how in everyone.items():
+                if any(part in contestant for part in _ONLY.value):
+                    chosen[contestant] = how
             contest.report(contest.measure(chosen, _ROUNDS.value))
 
 

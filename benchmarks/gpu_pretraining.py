@@ -41,7 +41,9 @@ def config(size):
 
 def batch(size, length, rows):
     """Returns inputs and targets, as `FitTrainer` does."""
-    rng, predictions, vocabulary = np.random.default_rng(0), round(0.15 * length), config(size).vocab_size
+    rng = np.random.default_rng(0)
+    predictions = round(0.15 * length)
+    vocabulary = config(size).vocab_size
     positions = np.sort(rng.permuted(np.tile(np.arange(1, length), (rows, 1)), axis=1)[:, :predictions], 1)
     inputs = {
         "token_ids": rng.integers(1000, vocabulary, (rows, length)).astype("int32"),
@@ -112,8 +114,10 @@ def theirs(size, length, rows, steps):
 
 def operations(size, length, rows):
     """Returns the floating-point operations of the products of a step: two per weight and token, three times."""
-    bert, predictions = config(size), round(0.15 * length)
-    width, layers = bert.hidden_size, bert.num_hidden_layers
+    bert = config(size)
+    predictions = round(0.15 * length)
+    width = bert.hidden_size
+    layers = bert.num_hidden_layers
     block = 4 * width * width + 2 * width * bert.intermediate_size + 2 * length * width
     head = predictions * (width * width + bert.vocab_size * width)
     return 6 * rows * (layers * length * block + head)

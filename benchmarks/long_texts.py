@@ -43,8 +43,10 @@ _WAYS = flags.DEFINE_list("ways", None, "What to compare; default: all of the pa
 _TRANSFORMERS = flags.DEFINE_string("transformers_python", None, "speed: Python of an environment with transformers.")
 _ROUNDS = flags.DEFINE_integer("rounds", 5, "speed: rounds in turn.")
 
-_LEAST, _MOST = 1500, 3000  # Tokens of a document.
-_BOOKS, _CHAPTERS = 20, 24  # Of each book, the last quarter is held out.
+_LEAST = 1500  # Tokens of a document.
+_MOST = 3000
+_BOOKS = 20
+_CHAPTERS = 24  # Of each book, of which the last quarter is held out.
 _NAMES = ("Anne", "Mr. Brown", "the captain", "Clara", "old Peter", "the doctor", "Mary", "the farmer")
 _THINGS = ("house", "horse", "ring", "boat", "land", "picture", "watch", "garden")
 
@@ -94,13 +96,16 @@ def documents(bert, count, rng):
     tokenizer = bert.preprocessor(_LENGTH.value).tokenizer
     sentences = list(itertools.chain.from_iterable(chapters()))
     room = _LENGTH.value - 2
-    texts, labels, windows = [], [], []
+    texts = []
+    labels = []
+    windows = []
     while len(texts) < count:
         begin = rng.randrange(len(sentences) - 400)
         chosen = sentences[begin : begin + 400]
         sizes = tokenizer(chosen).row_lengths().numpy().tolist()
         wanted = rng.randint(_LEAST, _MOST - 20)
-        number, total = 0, 0
+        number = 0
+        total = 0
         while number < len(chosen) and total + sizes[number] <= wanted:
             total += sizes[number]
             number += 1
@@ -136,7 +141,8 @@ def around(place, sizes, room):
 
 def by_chapter(rng):
     """Returns the chapters of books and their books, those to train on and those that are held out."""
-    train, held_out = ([], []), ([], [])
+    train = ([], [])
+    held_out = ([], [])
     books = []
     remaining = iter(chapters())
     with open(folder() / "SOURCES.tsv", encoding="utf-8", newline="") as file:
@@ -237,7 +243,10 @@ def main(_):
 
     options = {} if _LAYERS.value is None else {"num_layers": _LAYERS.value}
     bert = keras_bert.load(_MODEL.value, **options)
-    (compare_speed if _PART.value == "speed" else compare)(bert)
+    if _PART.value == "speed":
+        compare_speed(bert)
+    else:
+        compare(bert)
 
 
 if __name__ == "__main__":

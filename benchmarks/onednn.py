@@ -23,7 +23,8 @@ _JOBS = flags.DEFINE_list("jobs", None, "Names, or parts of names, of the jobs; 
 _REPEATS = flags.DEFINE_integer("repeats", 9, "Rounds to time.", lower_bound=1)
 _ISA = flags.DEFINE_string("isa", None, "The newest instructions to use, such as AVX2; default: all that there are.")
 
-SHAPE, LINES = (8, 128), 2000
+SHAPE = (8, 128)
+LINES = 2000
 
 
 def with_setting(setting, isa, prepare, *arguments):

@@ -18,7 +18,8 @@ _ROUNDS = flags.DEFINE_integer("rounds", 15, "Updates to time.")
 def prepare(create):
     """Returns a function that updates the weights of BASE once."""
     model = keras_bert.build_pretrainer(keras_bert.build_encoder(keras_bert.BERT_BASE))
-    optimizer, variables = create(model), model.trainable_variables
+    optimizer = create(model)
+    variables = model.trainable_variables
     optimizer.build(variables)
     gradients = [tf.random.normal(variable.shape, stddev=1e-3) for variable in variables]
 

@@ -53,7 +53,8 @@ def python(paths, vocabulary):
     """Only tokenizes, without pairs, masks and files."""
     from transformers.models.bert.tokenization_bert_legacy import BertTokenizerLegacy
 
-    tokenizer, lines = BertTokenizerLegacy(vocabulary), _sample(paths, "python")
+    tokenizer = BertTokenizerLegacy(vocabulary)
+    lines = _sample(paths, "python")
     begin = time.perf_counter()
     for line in lines:
         tokenizer.convert_tokens_to_ids(tokenizer.tokenize(line))
@@ -64,11 +65,16 @@ def transformers(paths, vocabulary):
     """Tokenizes, splits into rows and masks them, without pairs and files."""
     import transformers as peer
 
-    tokenizer, lines = peer.BertTokenizerFast(vocabulary), _sample(paths, "transformers")
+    tokenizer = peer.BertTokenizerFast(vocabulary)
+    lines = _sample(paths, "transformers")
     mask = peer.DataCollatorForLanguageModeling(tokenizer, mlm_probability=0.15, return_tensors="np")
     begin = time.perf_counter()
-    ids = [piece for row in tokenizer(lines, add_special_tokens=False)["input_ids"] for piece in row]
-    rows = [[tokenizer.cls_token_id, *ids[at : at + 126], tokenizer.sep_token_id] for at in range(0, len(ids), 126)]
+    ids = []
+    for row in tokenizer(lines, add_special_tokens=False)["input_ids"]:
+        ids.extend(row)
+    rows = []
+    for at in range(0, len(ids), 126):
+        rows.append([tokenizer.cls_token_id, *ids[at : at + 126], tokenizer.sep_token_id])
     for at in range(0, len(rows) - 1, 64):
         mask([{"input_ids": row} for row in rows[at : at + 64] if len(row) == 128])
     return {"seconds": time.perf_counter() - begin}
@@ -118,8 +124,12 @@ def main(_):
 
 
 def _runs():
-    yield from ((copies, processes, False) for copies in (1, _COPIES.value) for processes in (1, 2))
-    yield from ((1, processes, True) for processes in (1, 2))
+    """Yields the copies of the text, the number of processes, and whether masks are written."""
+    for copies in (1, _COPIES.value):
+        for processes in (1, 2):
+            yield copies, processes, False
+    for processes in (1, 2):
+        yield 1, processes, True
 
 
 def _copied(paths, copies, folder):
@@ -134,8 +144,12 @@ def _copied(paths, copies, folder):
 
 def _print_ours(results, megabytes, copies, processes, static):
     found = results[copies, processes, static]
-    middle = {key: statistics.median(one[key] for one in found) for key in ("seconds", "whole", "rate", "tokens")}
-    memory = [max(one["memory"][kind] for one in found) for kind in (0, 1)]
+    middle = {}
+    for key in ("seconds", "whole", "rate", "tokens"):
+        middle[key] = statistics.median(one[key] for one in found)
+    memory = []  # The most of this process, and of its workers.
+    for place in (0, 1):
+        memory.append(max(one["memory"][place] for one in found))
     kind = f"static x {DUPLICATES}" if static else "dynamic"
     name = f"{megabytes * copies:.0f} MB, {kind}, {processes} process{'es' if processes > 1 else ''}"
     passes = DUPLICATES if static else 1

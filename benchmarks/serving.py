@@ -54,11 +54,15 @@ _ROUNDS = flags.DEFINE_integer("rounds", 7, "Rounds to time within a process.", 
 _SECONDS = flags.DEFINE_float("seconds", 10.0, "Seconds to measure each number of clients.", lower_bound=0.1)
 _TEXTS = flags.DEFINE_integer("texts", 1024, "Texts per round.", lower_bound=1)
 
-BATCH, LENGTH, LABELS = 32, 128, ["negative", "positive"]
+BATCH = 32
+LENGTH = 128
+LABELS = ["negative", "positive"]
 OURS = {"float32": "float32", "mixed bfloat16": "mixed_bfloat16", "bfloat16": "bfloat16"}
 CLOSE = {"float32": 1e-4, "bfloat16": 3e-2}
-TORCH, ONNX = ["torch", "transformers"], ["torch", "transformers", "onnx", "onnxruntime"]
-CLIENTS, PROTOCOLS = (1, 8, 64), ("rest", "grpc")
+TORCH = ["torch", "transformers"]
+ONNX = ["torch", "transformers", "onnx", "onnxruntime"]
+CLIENTS = (1, 8, 64)
+PROTOCOLS = ("rest", "grpc")
 SERVERS = {"joined": [], "alone": ["--batch_window_ms=0", "--max_batch_size=1"]}
 WARM_SECONDS = 3.0
 SERVED = "sentences"
@@ -229,7 +233,8 @@ def ask(texts, expected, address, protocol, count, seconds):
     """Sends requests from `count` threads for `seconds`; returns the latencies and the CPU seconds."""
     from keras_bert.serving import Client
 
-    answered, ended = [], threading.Event()
+    answered = []
+    ended = threading.Event()
 
     def one_client(number):
         row = number * (len(texts) // count)
@@ -245,9 +250,11 @@ def ask(texts, expected, address, protocol, count, seconds):
         running = [threads.submit(one_client, number) for number in range(count)]
         try:
             time.sleep(WARM_SECONDS)
-            start, cpu = time.perf_counter(), time.process_time()
+            start = time.perf_counter()
+            cpu = time.process_time()
             time.sleep(seconds)
-            stop, cpu = time.perf_counter(), time.process_time() - cpu
+            stop = time.perf_counter()
+            cpu = time.process_time() - cpu
         finally:
             ended.set()
         for each in running:
@@ -285,7 +292,8 @@ def through_server(folder, texts):
 
 
 def _print_row(pipe, addresses, protocol, count):
-    line, speeds = f"{protocol:9} {count:7}", []
+    line = f"{protocol:9} {count:7}"
+    speeds = []
     for name in addresses:
         pipe.send((addresses[name][protocol], protocol, count, _SECONDS.value))
         latencies, seconds, cpu = contest._receive("clients", pipe)

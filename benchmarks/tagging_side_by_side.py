@@ -39,8 +39,11 @@ _SEEDS = flags.DEFINE_integer("seeds", 3, "Runs of keras_bert.", lower_bound=1)
 _PEER_SEEDS = flags.DEFINE_integer("peer_seeds", 1, "Runs of transformers.", lower_bound=0)
 _MOST = flags.DEFINE_integer("max_train_examples", None, "Training sentences to use.", lower_bound=1)
 
-BATCH, RATE, EPOCHS = 32, 5e-5, 3
-OURS, THEIRS = "keras_bert", "transformers, run_ner"
+BATCH = 32
+RATE = 5e-5
+EPOCHS = 3
+OURS = "keras_bert"
+THEIRS = "transformers, run_ner"
 FILES = {"train": "train.txt", "dev": "valid.txt", "test": "test.txt"}
 PEERS = [*contest.PEERS, "seqeval"]
 IGNORED = -100
@@ -87,7 +90,10 @@ def theirs(data_dir, model, most, seed):
     torch.set_num_threads(os.cpu_count())  # The default is one per two hyperthreads; TensorFlow uses both.
     parts = {part: read(pathlib.Path(data_dir, name)) for part, name in FILES.items()}
     began = time.perf_counter()
-    labels = sorted({tag for _, tags in parts["train"] for tag in tags})
+    different = set()
+    for _, tags in parts["train"]:
+        different.update(tags)
+    labels = sorted(different)
     parts["train"] = parts["train"][:most]
     transformers.set_seed(seed)
     tokenizer = transformers.AutoTokenizer.from_pretrained(model)
@@ -147,7 +153,8 @@ def their_f1(trainer, rows, labels):
     from seqeval.metrics import f1_score
 
     outputs = trainer.predict(rows)
-    golds, predictions = [], []
+    golds = []
+    predictions = []
     for row, best in zip(outputs.label_ids, outputs.predictions.argmax(-1), strict=True):
         golds.append([labels[gold] for gold in row if gold != IGNORED])
         predictions.append([labels[said] for gold, said in zip(row, best, strict=True) if gold != IGNORED])
@@ -175,14 +182,17 @@ def report(results):
     """Prints mean and deviation of the scores, the difference, and the speeds."""
     print(f"\n{'':24} {'dev F1':>16} {'test F1':>16} {'examples/s':>11} {'(min to max)':>18}")
     for name, runs in results.items():
-        scores = [_spread([100 * run[part] for run in runs]) for part in ("dev", "test")]
+        dev = _spread([100 * run["dev"] for run in runs])
+        test = _spread([100 * run["test"] for run in runs])
         speeds = [run["examples"] for run in runs]
         span = f"({min(speeds):.1f} to {max(speeds):.1f})"
-        print(f"{name:24} {scores[0]:>16} {scores[1]:>16} {statistics.median(speeds):11.1f} {span:>18}")
+        print(f"{name:24} {dev:>16} {test:>16} {statistics.median(speeds):11.1f} {span:>18}")
     if len(results) == 2:
         first, second = results.values()
         for part in ("dev", "test"):
-            difference = contest.standard_errors(*([run[part] for run in runs] for runs in (first, second)))
+            scores = [run[part] for run in first]
+            their_scores = [run[part] for run in second]
+            difference = contest.standard_errors(scores, their_scores)
             shown = f"{difference:+.1f}" if math.isfinite(difference) else "unknown"
             print(f"difference in {part} F1, in pooled standard errors: {shown}")
         ratios = [ours["examples"] / theirs["examples"] for ours, theirs in zip(first, second, strict=False)]

@@ -9,6 +9,7 @@ apply NFKC normalization. A `tokenizer.json` of another algorithm has the Rust t
 minutes. Without the flags it reads from `$KERAS_BERT_DATA`. Peers: `make peers`.
 """
 
+import functools
 import glob
 import importlib.util
 import os
@@ -47,23 +48,43 @@ def texts(english, vocabulary, size):
     yield "English", _cut(english, size)
     chinese = [piece for piece in vocabulary.pieces if len(piece) == 1 and "\u4e00" <= piece <= "\u9fff"]
     chinese = chinese or list(map(chr, range(0x4E00, 0x9FA6)))
-    yield (
-        "Chinese",
-        _cut(("".join(chance.choices(chinese, k=chance.randint(8, 80))) + "，他说。" for _ in range(10**6)), size),
-    )
+    yield "Chinese", _cut(_chinese(chinese, chance), size)
+    yield "accented", _cut(_accented(english, chance), size)
+    yield "Korean", _cut(_korean(chance), size)
+    yield "mixed", _cut(_mixed(chance), size)
+
+
+def _chinese(characters, chance):
+    """Yields lines without end."""
+    while True:
+        yield "".join(chance.choices(characters, k=chance.randint(8, 80))) + "，他说。"
+
+
+def _accented(lines, chance):
+    """Yields the lines with accents on some words."""
     accents = str.maketrans("aeiouncsyAEIOU", "àéîöúñçšýÀÉÎÖÚ")
-    accented = (
-        " ".join(word.translate(accents) if chance.random() < 0.4 else word for word in line.split())
-        for line in english
-    )
-    yield "accented", _cut(accented, size)
+    for line in lines:
+        words = []
+        for word in line.split():
+            words.append(word.translate(accents) if chance.random() < 0.4 else word)
+        yield " ".join(words)
+
+
+def _korean(chance):
+    """Yields lines without end."""
     hangul = [chr(code) for code in range(0xAC00, 0xD7A4, 13)]
-    korean = (
-        " ".join("".join(chance.choices(hangul, k=chance.randint(1, 5))) for _ in range(chance.randint(3, 20))) + "."
-        for _ in range(10**6)
-    )
-    yield "Korean", _cut(korean, size)
-    yield "mixed", _cut((" ".join(chance.choices(_WORDS.split(), k=chance.randint(3, 30))) for _ in range(10**6)), size)
+    while True:
+        words = []
+        for _ in range(chance.randint(3, 20)):
+            words.append("".join(chance.choices(hangul, k=chance.randint(1, 5))))
+        yield " ".join(words) + "."
+
+
+def _mixed(chance):
+    """Yields lines without end."""
+    words = _WORDS.split()
+    while True:
+        yield " ".join(chance.choices(words, k=chance.randint(3, 30)))
 
 
 def _cut(lines, size):
@@ -169,8 +190,13 @@ def latency(vocabulary):
         "TextPreprocessor, a tensor": lambda: preprocessor(tensor),
         "SavedModel": lambda: served(tensor),
     }
-    ways = {name: lambda way=way: [way() for _ in range(200)] for name, way in ways.items()}
-    return {name: seconds / 200 for name, seconds in measure(ways, _ROUNDS.value).items()}
+    repeated = {name: functools.partial(_repeat, way, 200) for name, way in ways.items()}
+    return {name: seconds / 200 for name, seconds in measure(repeated, _ROUNDS.value).items()}
+
+
+def _repeat(function, count):
+    for _ in range(count):
+        function()
 
 
 def main(_):

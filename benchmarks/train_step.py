@@ -74,7 +74,8 @@ def step_of(model, inputs, labels, precision="float32"):
 
 
 def main(_):
-    shape, act = (_BATCH.value, _LENGTH.value), _ACT.value
+    shape = (_BATCH.value, _LENGTH.value)
+    act = _ACT.value
     print(f"a training step of BERT BASE, batch {shape[0]}, length {shape[1]}, {act}; {contest.machine()}")
     for precision in _PRECISION.value:
         print(f"\n{precision}")

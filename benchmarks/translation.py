@@ -30,13 +30,22 @@ _BATCHES = flags.DEFINE_integer("batches", 6, "Batches of a training round.")
 _ROUNDS = flags.DEFINE_integer("rounds", 7, "Rounds.")
 _ONLY = flags.DEFINE_enum("only", None, ["training", "decoding"], "Part to run; default: both.")
 
-VOCABULARY, WIDTH, LAYERS, HEADS, INNER, DROPOUT, SMOOTHING = 8000, 256, 4, 4, 1024, 0.1, 0.1
-PAD, START, END = 0, 2, 3
-LENGTH, BEAMS = 20, 4
+VOCABULARY = 8000
+WIDTH = 256
+LAYERS = 4
+HEADS = 4
+INNER = 1024
+DROPOUT = 0.1
+SMOOTHING = 0.1
+PAD = 0
+START = 2
+END = 3
+LENGTH = 20
+BEAMS = 4
 
 
 def make_batches(data_dir, count, path):
-    """Writes padded batches of the real pairs, a random sample of those of an epoch."""
+    """Writes padded batches of the real pairs, a random sample of those of an epoch; returns their target tokens."""
     import keras_bert
     from keras_bert.text.lossless import LosslessTokenizer
     from keras_bert.translation import data
@@ -48,10 +57,14 @@ def make_batches(data_dir, count, path):
     features = TranslationFeatures(pairs, LosslessTokenizer(vocabulary), 128)
     batches = keras_bert.data.PairBatches(features.sources, features.targets, features.labels, tokens_per_batch=4096)
     arrays = {}
+    tokens = 0
     for index, (inputs, labels, _) in enumerate(batches.dataset().take(count).as_numpy_iterator()):
-        arrays |= {f"{index}/{name}": value for name, value in {**inputs, "labels": labels}.items()}
+        arrays[f"{index}/labels"] = labels
+        tokens += int((labels >= 0).sum())
+        for name, ids in inputs.items():
+            arrays[f"{index}/{name}"] = ids
     np.savez(path, **arrays)
-    return sum(int((value >= 0).sum()) for name, value in arrays.items() if name.endswith("labels"))
+    return tokens
 
 
 def read_batches(path):
@@ -59,7 +72,11 @@ def read_batches(path):
     arrays = np.load(path)
     names = ("source_ids", "source_mask", "target_ids", "target_mask")
     count = len(arrays) // (len(names) + 1)
-    return [({name: arrays[f"{i}/{name}"] for name in names}, arrays[f"{i}/labels"]) for i in range(count)]
+    batches = []
+    for index in range(count):
+        inputs = {name: arrays[f"{index}/{name}"] for name in names}
+        batches.append((inputs, arrays[f"{index}/labels"]))
+    return batches
 
 
 def smoothed_loss(labels, logits):
@@ -105,7 +122,8 @@ def keras_hub_training(path):
         hidden = table(ids) * WIDTH**0.5
         return keras.layers.Dropout(DROPOUT)(hidden + keras_hub.layers.SinePositionEncoding()(hidden))
 
-    memory, hidden = embed(inputs["source_ids"]), embed(inputs["target_ids"])
+    memory = embed(inputs["source_ids"])
+    hidden = embed(inputs["target_ids"])
     for _ in range(LAYERS):
         memory = keras_hub.layers.TransformerEncoder(INNER, HEADS, DROPOUT)(memory, padding_mask=inputs["source_mask"])
     for _ in range(LAYERS):
@@ -137,10 +155,10 @@ def torch_training(path):
     model = marian(our_model=None).train()
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-4, betas=(0.9, 0.98), eps=1e-9, fused=True)
     loss_of = torch.nn.CrossEntropyLoss(label_smoothing=SMOOTHING, ignore_index=-1)
-    batches = [
-        ({name: torch.tensor(value).long() for name, value in inputs.items()}, torch.tensor(labels).long())
-        for inputs, labels in read_batches(path)
-    ]
+    batches = []
+    for inputs, labels in read_batches(path):
+        tensors = {name: torch.tensor(value).long() for name, value in inputs.items()}
+        batches.append((tensors, torch.tensor(labels).long()))
 
     def run():
         for inputs, labels in batches:
@@ -243,18 +261,24 @@ def ctranslate2_decoding(batch):
     from ctranslate2.converters import transformers as converters
 
     keras.utils.set_random_seed(1)
-    loader, tokens = converters.MarianMTLoader(), [f"t{index}" for index in range(VOCABULARY)]
-    tokens[PAD], tokens[START], tokens[END] = "<pad>", "<s>", "</s>"
+    loader = converters.MarianMTLoader()
+    tokens = [f"t{index}" for index in range(VOCABULARY)]
+    tokens[PAD] = "<pad>"
+    tokens[START] = "<s>"
+    tokens[END] = "</s>"
     spec = loader.get_model_spec(marian(our_model(dropout=0.0)).eval())
     spec.register_source_vocabulary(tokens[:-1])  # The loader takes the last row for padding and removes it.
     spec.register_target_vocabulary(tokens[:-1])
-    spec.config.decoder_start_token, spec.config.add_source_eos = "<s>", False
+    spec.config.decoder_start_token = "<s>"
+    spec.config.add_source_eos = False
     spec.validate()
     spec.optimize(quantization="float32")
     with tempfile.TemporaryDirectory() as folder:
         spec.save(folder)
         translator = ctranslate2.Translator(folder, intra_threads=os.cpu_count(), compute_type="float32")
-    rows = [[tokens[index] for index in row] for row in sources(batch)]
+    rows = []
+    for row in sources(batch):
+        rows.append([tokens[index] for index in row])
     options = {"beam_size": BEAMS, "max_decoding_length": LENGTH, "min_decoding_length": LENGTH}
     return lambda: translator.translate_batch(rows, **options)
 
