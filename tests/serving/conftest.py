@@ -16,7 +16,7 @@ from tests.conftest import TRANSFORMER
 
 if keras.config.backend() == "tensorflow":
     import tensorflow as tf
-    from tensorflow.core.protobuf import saved_model_pb2
+    from tensorflow.core.protobuf import meta_graph_pb2, saved_model_pb2
 
 
 @pytest.fixture(scope="session")
@@ -37,11 +37,9 @@ def toys(tmp_path_factory, _open_gate):
     """A folder with `text/1` and `text/2`, whose outputs contain their version number, and `many/1`."""
     folder = tmp_path_factory.mktemp("toys")
     for version in (1, 2):
-        module = tf.Module()
-        module.offset = tf.Variable(float(version))
+        module = module_with(offset=version)
         save(module, {"serving_default": text_function(module)}, folder / "text" / str(version))
-    module = tf.Module()
-    module.offset = tf.Variable(1.0)
+    module = module_with(offset=1)
     save(module, many_functions(module, _open_gate), folder / "many" / "1")
     set_methods(folder / "many" / "1", {"classify": "classify", "regress": "regress"})
     yield folder
@@ -67,6 +65,17 @@ def drop(toys):
     return copy
 
 
+def module_with(offset):
+    """Returns a module with a variable that functions read."""
+
+    class Module(tf.Module):
+        def __init__(self):
+            super().__init__()
+            self.offset = tf.Variable(float(offset))
+
+    return Module()
+
+
 def save(module, functions, path):
     # The variables of a function are saved only if the module owns the function.
     for name, function in functions.items():
@@ -78,8 +87,9 @@ def set_methods(path, methods):
     """Sets the method names of signatures, which `tf.saved_model.save` does not support."""
     file = path / "saved_model.pb"
     proto = saved_model_pb2.SavedModel.FromString(file.read_bytes())
+    signatures = proto.meta_graphs[0].signature_def
     for name, method in methods.items():
-        proto.meta_graphs[0].signature_def[name].method_name = f"tensorflow/serving/{method}"
+        signatures[name].MergeFrom(meta_graph_pb2.SignatureDef(method_name=f"tensorflow/serving/{method}"))
     file.write_bytes(proto.SerializeToString())
 
 
@@ -162,18 +172,22 @@ class Running:
     """Sends requests to a server in a thread."""
 
     def __init__(self, server):
-        self.port, self.grpc_port = server.port, server.grpc_port
-        self.shelf, self.batcher = server.shelf, server.batcher
+        self.port = server.port
+        self.grpc_port = server.grpc_port
+        self.shelf = server.shelf
+        self.batcher = server.batcher
 
     def send(self, method, path, body=None):
         """Sends a REST request, `body` as bytes or JSON values; returns `(status, response)`."""
+        if body is not None and not isinstance(body, bytes):
+            body = json.dumps(body).encode()
         with contextlib.closing(http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)) as connection:
-            raw = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
-            connection.request(method, path, raw)
+            connection.request(method, path, body)
             response = connection.getresponse()
             content = response.read()
-        is_json = response.headers["Content-Type"].startswith("application/json")
-        return response.status, json.loads(content) if is_json else content.decode()
+        if response.headers["Content-Type"].startswith("application/json"):
+            return response.status, json.loads(content)
+        return response.status, content.decode()
 
     def predict(self, model, body, method="predict"):
         return self.send("POST", f"/v1/models/{model}:{method}", body)
@@ -189,8 +203,8 @@ def running():
         loop = asyncio.new_event_loop()
         thread = threading.Thread(target=loop.run_forever, daemon=True)
         thread.start()
-        settings = {"port": 0, "grpc_port": 0, "poll_seconds": 0.05, "shutdown_seconds": 5.0, **settings}
-        server = Server(folder, ServerSettings(**settings))
+        defaults = {"port": 0, "grpc_port": 0, "poll_seconds": 0.05, "shutdown_seconds": 5.0}
+        server = Server(folder, ServerSettings(**defaults | settings))
         asyncio.run_coroutine_threadsafe(server.start(), loop).result(60)
         try:
             until(lambda: server.shelf.ready or not ready)
@@ -220,9 +234,11 @@ def exported_heads(config, pieces, reversible, shared_folder):
     """A folder with an untrained model for each head."""
 
     def fill(folder):
+        preprocessor = keras_bert.TextPreprocessor(pieces, 40)
+
         def export(name, make, *arguments, **options):
             model = make(keras_bert.build_encoder(config), *arguments)
-            keras_bert.export(model, keras_bert.TextPreprocessor(pieces, 40), folder / name / "3", **options)
+            keras_bert.export(model, preprocessor, folder / name / "3", **options)
 
         keras.utils.set_random_seed(3)
         example = {"text": f"{MARKUP} a", "pair": "b"}

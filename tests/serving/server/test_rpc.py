@@ -29,41 +29,54 @@ def predict(stub):
     """Sends a Predict request."""
 
     def send(model, signature="", version=None, label=None, only=(), timeout=20, **inputs):
-        version = None if version is None else {"value": version}
-        spec = {"name": model, "signature_name": signature, "version": version, "version_label": label}
-        tensors = {key: tf.make_tensor_proto(value) for key, value in inputs.items()}
-        request = predict_pb2.PredictRequest(model_spec=spec, inputs=tensors, output_filter=only)
+        request = predict_pb2.PredictRequest(output_filter=only)
+        spec = request.model_spec
+        spec.name = model
+        spec.signature_name = signature
+        if version is not None:
+            spec.version.value = version
+        if label is not None:
+            spec.version_label = label
+        for name, value in inputs.items():
+            request.inputs[name].CopyFrom(tf.make_tensor_proto(value))
         return stub.Predict(request, timeout=timeout)
 
     return send
 
 
+def check_refused(code, message, send, *arguments, **options):
+    """Checks the code and a part of the details of a call."""
+    with pytest.raises(grpc.RpcError) as error:
+        send(*arguments, **options)
+    assert message in error.value.details()
+    assert error.value.code().name == code
+
+
 def test_responses_have_a_model_spec_and_the_filtered_outputs(predict):
     answer = predict("text", text=["a"], only=["vector"], version=2)
-    spec = answer.model_spec
-    assert (spec.name, spec.version.value, spec.signature_name) == ("text", 2, "serving_default")
+    assert answer.model_spec.name == "text"
+    assert answer.model_spec.version.value == 2
+    assert answer.model_spec.signature_name == "serving_default"
     assert list(answer.outputs) == ["vector"]
     np.testing.assert_allclose(tf.make_ndarray(answer.outputs["vector"]), [[1, 0.1, 2]], rtol=1e-6)
 
 
-def test_status_and_metadata_of_a_version(channel, stub):
+def status_request(version):
+    spec = {"name": "text", "version": {"value": version}}
+    return get_model_status_pb2.GetModelStatusRequest(model_spec=spec)
+
+
+def test_status_of_a_version(channel):
     models = ModelServiceStub(channel)
-    request = get_model_status_pb2.GetModelStatusRequest()
-    request.model_spec.name, request.model_spec.version.value = "text", 2
-    assert len(models.GetModelStatus(request, timeout=20).model_version_status) == 1
-    request.model_spec.version.value = 9
+    answer = models.GetModelStatus(status_request(2), timeout=20)
+    assert len(answer.model_version_status) == 1
     message = "model text has no version 9. Expected one of: 2"
-    refused(lambda: models.GetModelStatus(request, timeout=20), "NOT_FOUND", message)
-    request = get_model_metadata_pb2.GetModelMetadataRequest()
-    request.model_spec.name = "text"
-    refused(lambda: stub.GetModelMetadata(request, timeout=20), "INVALID_ARGUMENT", "`metadata_field` must be")
+    check_refused("NOT_FOUND", message, models.GetModelStatus, status_request(9), timeout=20)
 
 
-def refused(send, code, message):
-    with pytest.raises(grpc.RpcError) as error:
-        send()
-    assert message in error.value.details()
-    assert error.value.code() == getattr(grpc.StatusCode, code)
+def test_metadata_need_a_field(stub):
+    request = get_model_metadata_pb2.GetModelMetadataRequest(model_spec={"name": "text"})
+    check_refused("INVALID_ARGUMENT", "`metadata_field` must be", stub.GetModelMetadata, request, timeout=20)
 
 
 def odd(**fields):
@@ -71,19 +84,28 @@ def odd(**fields):
     return tensor_pb2.TensorProto(tensor_shape=tf.TensorShape([1]).as_proto(), **fields)
 
 
+def with_shape(tensor, shape):
+    """Returns a tensor whose shape has another size than its values."""
+    sizes = [{"size": size} for size in shape]
+    return tensor_pb2.TensorProto(
+        dtype=tensor.dtype,
+        tensor_shape={"dim": sizes},
+        tensor_content=tensor.tensor_content,
+        int_val=tensor.int_val,
+        string_val=tensor.string_val,
+    )
+
+
 def bomb(*shape):
     """Returns a tensor with one value and a shape of another size."""
-    tensor = tf.make_tensor_proto(["a"] if len(shape) == 1 else np.ones([1, 1], "int32"))
-    for dim, size in zip(tensor.tensor_shape.dim, shape, strict=True):
-        dim.size = size
-    return tensor
+    if len(shape) == 1:
+        return with_shape(tf.make_tensor_proto(["a"]), shape)
+    return with_shape(tf.make_tensor_proto(np.ones([1, 1], "int32")), shape)
 
 
 def short():
     """Returns a tensor with fewer bytes than its shape has."""
-    tensor = tf.make_tensor_proto(np.ones([1, 2], "int32"))
-    tensor.tensor_shape.dim[1].size = 3
-    return tensor
+    return with_shape(tf.make_tensor_proto(np.ones([1, 2], "int32")), [1, 3])
 
 
 @pytest.mark.parametrize(
@@ -106,7 +128,7 @@ def short():
     ],
 )
 def test_codes_and_messages_of_invalid_requests(predict, request_, code, message):
-    refused(lambda: predict(**request_), code, message)
+    check_refused(code, message, predict, **request_)
 
 
 def test_repeated_values_may_be_shortened(predict):
@@ -114,32 +136,34 @@ def test_repeated_values_may_be_shortened(predict):
     assert tf.make_ndarray(answer.outputs["total"]).tolist() == [100, 100]
 
 
-def test_unsupported_methods_and_malformed_requests(channel, caplog):
-    for method, body, code, message in (
+@pytest.mark.parametrize(
+    ("method", "body", "code", "message"),
+    [
         ("PredictionService/Classify", b"", "UNIMPLEMENTED", "has only Predict, GetModelMetadata and GetModelStatus"),
         ("PredictionService/Regress", b"", "UNIMPLEMENTED", "has only Predict"),
+        ("PredictionService/MultiInference", b"", "UNIMPLEMENTED", "has only Predict"),
         ("ModelService/HandleReloadConfigRequest", b"", "UNIMPLEMENTED", "has only Predict"),
         ("PredictionService/Other", b"", "UNIMPLEMENTED", ""),
-        *((f"PredictionService/{name}", b"\xff", "INVALID_ARGUMENT", "malformed") for name in ("Predict", "Classify")),
+        ("PredictionService/Predict", b"\xff", "INVALID_ARGUMENT", "malformed"),
+        ("PredictionService/Classify", b"\xff", "INVALID_ARGUMENT", "malformed"),
         ("PredictionService/GetModelMetadata", b"\x0a\x02", "INVALID_ARGUMENT", "malformed"),
         ("ModelService/GetModelStatus", b"\x0a\x02", "INVALID_ARGUMENT", "the request is malformed: Error parsing"),
-    ):
-        send = channel.unary_unary(f"/tensorflow.serving.{method}")
-        refused(lambda send=send, body=body: send(body, timeout=20), code, message)
+    ],
+)
+def test_unsupported_methods_and_malformed_requests(channel, caplog, method, body, code, message):
+    """They leave no traceback in the log."""
+    send = channel.unary_unary(f"/tensorflow.serving.{method}")
+    check_refused(code, message, send, body, timeout=20)
     assert not any(record.exc_info for record in caplog.records)
 
 
 def test_requests_past_their_deadline_leave_the_queue(predict, server, gate, until):
+    """The first two occupy both threads."""
     batcher = server.batcher
-    for running, waiting in ((1, 0), (2, 0), (2, 0)):  # The first two occupy both threads.
-        refused(lambda: predict("many", "wait", x=np.array([1], "int32"), timeout=0.15), "DEADLINE_EXCEEDED", "")
-        until(lambda running=running, waiting=waiting: (batcher.running, batcher.waiting) == (running, waiting))
+    x = np.array([1], "int32")
+    for running in (1, 2, 2):
+        check_refused("DEADLINE_EXCEEDED", "", predict, "many", "wait", x=x, timeout=0.15)
+        expected = (running, 0)
+        until(lambda expected=expected: (batcher.running, batcher.waiting) == expected)
     gate.set()
     until(lambda: batcher.idle)
-
-
-def test_ports_in_use(running, toys, server):
-    with pytest.raises(OSError, match=f"cannot listen at 127.0.0.1:{server.grpc_port} for gRPC"):
-        running(toys, grpc_port=server.grpc_port).__enter__()
-    with pytest.raises(OSError, match=f"cannot listen at 127.0.0.1:{server.port} for REST: Address already in use"):
-        running(toys, port=server.port).__enter__()

@@ -35,7 +35,8 @@ def served(shelf, polls=0, **target):
 
 
 def states(shelf):
-    return [(each.version, each.State.Name(each.state)) for each in shelf.status("text")]
+    """Pairs of number and state of the versions of `text`."""
+    return [(status.version, status.State.Name(status.state)) for status in shelf.status("text")]
 
 
 def test_new_versions_replace_old_ones_that_stay_usable_while_requests_hold_them(shelf, shelf_folder, drop):
@@ -70,34 +71,43 @@ def break_graph(folder):
     (folder / "saved_model.pb").write_bytes(b"\x0a\xff")
 
 
-@pytest.mark.parametrize(
-    ("spoil", "message"),
-    [
-        (cut_off, "Read less bytes than requested"),
-        pytest.param(break_warmup, "corrupted record at 0", marks=pytest.mark.slow),
-    ],
-)
+BROKEN = [
+    (cut_off, "Read less bytes than requested"),
+    pytest.param(break_warmup, "corrupted record at 0", marks=pytest.mark.slow),
+]
+
+
+@pytest.mark.parametrize(("spoil", "message"), BROKEN)
 def test_broken_versions_replace_nothing_and_are_retried(shelf, shelf_folder, drop, toys, caplog, spoil, message):
-    broken_at_start, shelf = shelf(), shelf()
+    shelf = shelf()
     shelf.poll()
     drop("text/2", shelf_folder / "text" / "2")
     spoil(shelf_folder / "text" / "2")
-    assert served(broken_at_start, polls=1) == 1
-    caplog.clear()
     with caplog.at_level(logging.ERROR, "keras_bert.serving"):
         assert served(shelf, polls=4) == 1
-    assert states(shelf) == states(broken_at_start) == [(2, "END"), (1, "AVAILABLE")]
-    broken, good = (each.status for each in shelf.status("text"))
+    assert states(shelf) == [(2, "END"), (1, "AVAILABLE")]
+    broken, good = (version.status for version in shelf.status("text"))
     assert broken.error_code == 9  # FAILED_PRECONDITION
     assert message in broken.error_message
-    assert (good.error_code, good.error_message) == (0, "")
-    ours = [record for record in caplog.records if record.name.startswith("keras_bert")]
-    assert [record.levelname for record in ours if record.levelname != "INFO"] == ["ERROR"]
+    assert good.error_code == 0
+    assert good.error_message == ""
+    ours = [record.levelname for record in caplog.records if record.name.startswith("keras_bert")]
+    assert [level for level in ours if level != "INFO"] == ["ERROR"]
     assert "text/2 failed to load: " in caplog.text
+
     shutil.rmtree(shelf_folder / "text" / "2")
     shutil.copytree(toys / "text" / "2", shelf_folder / "text" / "2")
     assert served(shelf, polls=2) == 2
-    assert not any(each.status.error_message for each in shelf.status("text"))
+    assert not any(version.status.error_message for version in shelf.status("text"))
+
+
+def test_a_broken_version_at_the_start(shelf, shelf_folder, drop):
+    """The one before it is served."""
+    drop("text/2", shelf_folder / "text" / "2")
+    cut_off(shelf_folder / "text" / "2")
+    shelf = shelf()
+    assert served(shelf, polls=1) == 1
+    assert states(shelf) == [(2, "END"), (1, "AVAILABLE")]
 
 
 def test_no_working_version(shelf, shelf_folder):
@@ -138,53 +148,71 @@ def test_removed_versions(shelf, shelf_folder, drop):
     assert not shelf.ready
 
 
-def test_other_folders_and_damaged_metadata(shelf, shelf_folder):
+def test_a_folder_that_a_command_has_trained_in(shelf, shelf_folder):
+    """Its export is in `saved_model`."""
+    shutil.move(shelf_folder / "text", shelf_folder / "run" / "saved_model")
+    (shelf_folder / "run" / "model").mkdir()
+    shelf = shelf()
+    shelf.poll()
+    assert shelf.models() == ["run"]
+    assert answer(shelf.version("run")) == 1
+
+
+def test_damaged_metadata(shelf, shelf_folder):
+    """The model is served without facts."""
+    (shelf_folder / "text" / "1" / "assets.extra").mkdir()
+    (shelf_folder / "text" / "1" / "assets.extra" / "keras_bert.json").write_text("[" * 100000)
+    shelf = shelf()
+    assert served(shelf, polls=1) == 1
+    assert shelf.version("text").model.facts == {}
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("checkpoint", "it is a checkpoint; export it first"),
+        ("empty", "its folder has no version. Expected .*empty/<number>/saved_model.pb"),
+        ("other", "unknown model. Expected one of: text"),
+    ],
+)
+def test_folders_that_are_no_models(shelf, shelf_folder, name, message):
     (shelf_folder / "checkpoint").mkdir()
     (shelf_folder / "checkpoint" / "config.json").write_text("{}")
     (shelf_folder / "empty").mkdir()
     (shelf_folder / "README.md").write_text("")
     (shelf_folder / "text" / "writing-3").mkdir()
-    (shelf_folder / "text" / "1" / "assets.extra").mkdir()
-    (shelf_folder / "text" / "1" / "assets.extra" / "keras_bert.json").write_text("[" * 100000)
-    shutil.copytree(shelf_folder / "text", shelf_folder / "run" / "saved_model")  # The output of a command.
-    (shelf_folder / "run" / "model").mkdir()
     shelf = shelf()
     shelf.poll()
-    assert shelf.models() == ["run", "text"]
-    assert shelf.version("text").model.facts == {}  # The file is damaged.
-    for name, message in (
-        ("checkpoint", "it is a checkpoint; export it first"),
-        ("empty", "its folder has no version. Expected .*empty/<number>/saved_model.pb"),
-        ("other", "unknown model. Expected one of: run, text"),
-    ):
-        with pytest.raises(ValueError, match=message) as error:
-            shelf.version(name)
-        assert error.value.code == "NOT_FOUND"
-        with pytest.raises(ValueError, match=message):
-            shelf.status(name)
+    assert shelf.models() == ["text"]
+    with pytest.raises(ValueError, match=message) as error:
+        shelf.version(name)
+    assert error.value.code == "NOT_FOUND"
+    with pytest.raises(ValueError, match=message):
+        shelf.status(name)
+
+
+def write_warmup(folder, name, text):
+    """Writes a request to classify, which is not replayed, and one to predict with an input of this name."""
+    from tensorflow_serving.apis import classification_pb2, predict_pb2, prediction_log_pb2
+
+    spec = {"name": "text"}
+    other = prediction_log_pb2.ClassifyLog(request=classification_pb2.ClassificationRequest(model_spec=spec))
+    inputs = {name: tf.make_tensor_proto([text])}
+    request = prediction_log_pb2.PredictLog(request=predict_pb2.PredictRequest(model_spec=spec, inputs=inputs))
+    file = folder / "assets.extra" / "tf_serving_warmup_requests"
+    file.parent.mkdir(exist_ok=True)
+    with tf.io.TFRecordWriter(str(file)) as writer:
+        writer.write(prediction_log_pb2.PredictionLog(classify_log=other).SerializeToString())
+        writer.write(prediction_log_pb2.PredictionLog(predict_log=request).SerializeToString())
 
 
 def test_warm_up_requests_are_replayed(shelf, shelf_folder):
-    from tensorflow_serving.apis import prediction_log_pb2
-
-    def write(name, text):
-        log = prediction_log_pb2.PredictionLog()
-        log.predict_log.request.model_spec.name = "text"
-        log.predict_log.request.inputs[name].CopyFrom(tf.make_tensor_proto([text]))
-        file = shelf_folder / "text" / "1" / "assets.extra" / "tf_serving_warmup_requests"
-        file.parent.mkdir(exist_ok=True)
-        other = prediction_log_pb2.PredictionLog()  # Only predict requests are replayed.
-        other.classify_log.request.model_spec.name = "text"
-        with tf.io.TFRecordWriter(str(file)) as writer:
-            writer.write(other.SerializeToString())
-            writer.write(log.SerializeToString())
-
-    write("txt", "warm")
+    write_warmup(shelf_folder / "text" / "1", "txt", "warm")
     shelf = shelf()
     shelf.poll()
     message = shelf.status("text")[0].status.error_message
     assert "request 2 fails: expected the input(s) `text` string (batch,). Received: `txt`" in message
-    write("text", "warm")
+    write_warmup(shelf_folder / "text" / "1", "text", "warm")
     assert served(shelf, polls=2) == 1
 
 
@@ -205,13 +233,3 @@ def test_missing_folder_raises(tmp_path):
 
     with pytest.raises(ValueError, match="the model folder does not exist"):
         Shelf(tmp_path / "none")
-
-
-def test_joinable_signatures(toys):
-    from keras_bert.serving.server.saved_model import SavedModel
-
-    model = SavedModel(toys / "many" / "1")
-    assert [name for name, signature in model.signatures.items() if not signature.joinable] == ["whole"]
-    methods = {name: signature.method for name, signature in model.signatures.items()}
-    assert (methods["ids"], methods["classify"]) == ("tensorflow/serving/predict", "tensorflow/serving/classify")
-    assert "__saved_model_init_op" not in methods
