@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 BERTS = ("bert", "distilbert", "electra", "roberta", "xlm-roberta", "camembert", "mpnet")
 # Other types of which KerasHub has models.
 _KERAS_HUB = ("albert", "bart", "deberta-v2", "fnet", "gemma", "gpt2", "llama", "mistral", "qwen2", "t5", "xlnet")
-_REGISTERED = []
+OTHER_MODELS = []
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,23 +51,23 @@ def register_models(
         is_new=is_new or (lambda name: False),
         answers=answers or {},
     )
-    _REGISTERED[:] = [others for others in _REGISTERED if others.module != module]
-    _REGISTERED.append(models)
+    OTHER_MODELS[:] = [others for others in OTHER_MODELS if others.module != module]
+    OTHER_MODELS.append(models)
 
 
 def named(name):
     """Returns the `OtherModels` with a Keras model of this name, or `None`."""
-    return next((models for models in _REGISTERED if name in models.names), None)
+    return next((models for models in OTHER_MODELS if name in models.names), None)
 
 
 def creating(name):
     """Returns the `OtherModels` that create a model of this name, or `None`."""
-    return next((models for models in _REGISTERED if models.is_new(name)), None)
+    return next((models for models in OTHER_MODELS if models.is_new(name)), None)
 
 
 def answering(outputs):
     """Returns what converts the outputs of a server, by their names, or `None`."""
-    for models in _REGISTERED:
+    for models in OTHER_MODELS:
         for name in outputs:
             if name in models.answers:
                 return models.answers[name]
@@ -114,7 +114,7 @@ def _opening(folder):
     if not folder.path.exists():
         return creating(str(folder))
     model_type = _model_type(folder)
-    return next((models for models in _REGISTERED if model_type in models.model_types), None)
+    return next((models for models in OTHER_MODELS if model_type in models.model_types), None)
 
 
 def _model_type(folder):

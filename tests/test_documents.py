@@ -27,7 +27,8 @@ from tests.test_face import public_names
 
 ROOT = documents.ROOT
 # What the documentation names, and what its blocks are run with instead: small models with random weights, few steps.
-BASE, CASED = "google-bert/bert-base-uncased", "google-bert/bert-base-cased"
+BASE = "google-bert/bert-base-uncased"
+CASED = "google-bert/bert-base-cased"
 COMPACT = "google/bert_uncased_L-4_H-256_A-4"
 MINILM = "sentence-transformers/all-MiniLM-L6-v2"
 WITH_MINILM = ("embeddings.md", "search.md")  # Their outputs are those of its weights.
@@ -35,8 +36,13 @@ ARGUMENTS = {
     "--config=base": "--config=tiny",
     "--student_layers=6": "--student_layers=1",
 }
-TRANSFORMER = {"hidden_size": 32, "num_encoder_layers": 1, "num_decoder_layers": 1, "num_attention_heads": 2}
-TRANSFORMER["max_position_embeddings"] = 20
+TRANSFORMER = {
+    "hidden_size": 32,
+    "num_encoder_layers": 1,
+    "num_decoder_layers": 1,
+    "num_attention_heads": 2,
+    "max_position_embeddings": 20,
+}
 STEPS = re.compile(r"steps:\d+,batch:\d+")
 EPOCHS = re.compile(r"\bepochs ?= ?\d+")
 
@@ -44,7 +50,10 @@ _every_page = pytest.mark.parametrize("page", documents.PAGES, ids=documents.nam
 
 
 def _pages_with(*checks):
-    pages = [page for page in documents.PAGES if {block.check for block in documents.blocks(page)} & {*checks}]
+    pages = []
+    for page in documents.PAGES:
+        if any(block.check in checks for block in documents.blocks(page)):
+            pages.append(page)
     return pytest.mark.parametrize("page", pages, ids=documents.name)
 
 
@@ -53,7 +62,14 @@ def small(shared_folder):
     """A folder of models of width 32 with a vocabulary of 8,192 pieces: `pretrained`, and a sentence encoder."""
 
     def save(folder):
-        config, vocabulary = keras_bert.BertConfig(8192, 32, 2, 2, 64), ROOT / "saved_models/bert_tiny_books/vocab.txt"
+        config = keras_bert.BertConfig(
+            vocab_size=8192,
+            hidden_size=32,
+            num_hidden_layers=2,
+            num_attention_heads=2,
+            intermediate_size=64,
+        )
+        vocabulary = ROOT / "saved_models" / "bert_tiny_books" / "vocab.txt"
         encoder = keras_bert.build_encoder(config)
         keras_bert.save(keras_bert.build_pretrainer(encoder), folder / "pretrained", vocabulary)
         keras_bert.save(keras_bert.build_embedder(encoder, normalize=True), folder / "sentences", vocabulary)
@@ -64,9 +80,12 @@ def small(shared_folder):
 @pytest.fixture
 def workspace(page, small, minilm, tmp_path, monkeypatch):
     """A working directory with the recipes, in which nothing is downloaded, and where names load small models."""
-    pretrained = small / "pretrained"
-    sentences = minilm if page.name in WITH_MINILM else small / "sentences"
-    for name, folder in ((BASE, pretrained), (CASED, pretrained), (COMPACT, pretrained), (MINILM, sentences)):
+    folders = dict.fromkeys([BASE, CASED, COMPACT], small / "pretrained")
+    if page.name in WITH_MINILM:
+        folders[MINILM] = minilm
+    else:
+        folders[MINILM] = small / "sentences"
+    for name, folder in folders.items():
         path = tmp_path / "models" / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.symlink_to(folder)
@@ -106,7 +125,7 @@ def test_quick_blocks(page, workspace):
 @_pages_with("run", "run slowly")
 def test_pages_as_a_whole(page, workspace, monkeypatch):
     if page.name == "translation.md":  # Models of few steps do not end their translations, here of few tokens.
-        monkeypatch.setattr("keras_bert.translation.signature._MORE", 3)
+        monkeypatch.setattr("keras_bert.translation.signature.MOST_EXTRA_TOKENS", 3)
     if page.name == "embeddings.md":  # Only checks the options: an export of MiniLM takes long.
         monkeypatch.setitem(vars(keras_bert), "export", programs.signatures_into({}))
     monkeypatch.setattr("keras_bert.runs.results.export", lambda *_, **options: None)  # Tested by command.
@@ -117,7 +136,8 @@ def test_pages_as_a_whole(page, workspace, monkeypatch):
 def _run(page, checks):
     """Writes the files of a page and runs its blocks with these checks, in one namespace."""
     _write_files(page)
-    namespace, printed = {"__name__": "__main__"}, None
+    namespace = {"__name__": "__main__"}
+    printed = None
     for block in documents.blocks(page):
         place = f"{documents.name(page)}:{block.line}"
         if block.check == "output" and printed is not None:
@@ -131,8 +151,11 @@ def _run(page, checks):
 def _output(block, place, namespace):
     """Runs a block and returns what it prints."""
     if block.language == "sh":
-        commands = [words for words in documents.commands(block.code) if words[0] != "make"]
-        return "".join(_call(*_shortened(words)) for words in commands)
+        outputs = []
+        for words in documents.commands(block.code):
+            if words[0] != "make":
+                outputs.append(_call(*_shortened(words)))
+        return "".join(outputs)
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed), warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -150,11 +173,15 @@ def _call(module, *arguments):
 
 
 def _shortened(words):
+    """The module and the arguments of a command, with small sizes."""
     module, arguments = documents.program(words)
-    if module.endswith("run_translation"):
-        arguments = [argument.replace("--config=tiny", "--config=transformer.json") for argument in arguments]
-    arguments = [ARGUMENTS.get(argument, argument) for argument in arguments]
-    return module, *(STEPS.sub("steps:2,batch:2", argument) for argument in arguments)
+    shortened = []
+    for argument in arguments:
+        if module.endswith("run_translation"):
+            argument = argument.replace("--config=tiny", "--config=transformer.json")
+        argument = ARGUMENTS.get(argument, argument)
+        shortened.append(STEPS.sub("steps:2,batch:2", argument))
+    return module, *shortened
 
 
 def _write_files(page):
@@ -164,9 +191,11 @@ def _write_files(page):
             path = pathlib.Path(block.title)
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(block.code)
-            for text in block.code.splitlines() if path.suffix == ".jsonl" else [block.code]:
-                if block.language == "json":
-                    json.loads(text)
+            if block.language == "json" and path.suffix == ".jsonl":
+                for line in block.code.splitlines():
+                    json.loads(line)
+            elif block.language == "json":
+                json.loads(block.code)
 
 
 def _check_commands(block):
@@ -177,9 +206,11 @@ def _check_commands(block):
     assert [line for line in block.code.splitlines() if len(line) > 84] == [], f"line {block.line}"
     targets = re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
     for words in documents.commands(block.code):
-        if found := documents.program(words):
-            with _users() if any(word.startswith("--plugins=") for word in words) else contextlib.nullcontext():
-                programs.parsed(found[0], *found[1])
+        found = documents.program(words)
+        if found:
+            module, arguments = found
+            with _users():
+                programs.parsed(module, *arguments)
         elif words[0] == "make":
             assert set(words[1:]) <= set(targets), words
         else:
@@ -230,13 +261,22 @@ def test_the_search_of_a_page_from_a_disk(tmp_path):
 
 
 def test_quoted_messages_exist():
-    paths = [path for folder in ("keras_bert", "pipelines") for path in (ROOT / folder).rglob("*.py")]
-    sources = re.sub(r'"\n\s+f?"', "", "\n".join(path.read_text() for path in paths))
+    texts = [path.read_text() for path in _sources("keras_bert", "pipelines")]
+    sources = re.sub(r'"\n\s+f?"', "", "\n".join(texts))
     page = (ROOT / "docs" / "guides" / "troubleshooting.md").read_text()
-    cells = re.findall(r"^\| (`.+?`) \|", page, re.MULTILINE)
-    quoted = [text for cell in cells for text in re.findall("`(.+?)`", cell)]
+    quoted = []
+    for cell in re.findall(r"^\| (`.+?`) \|", page, re.MULTILINE):
+        quoted += re.findall("`(.+?)`", cell)
     assert len(quoted) > 30
     assert [text for text in quoted if text not in sources] == []
+
+
+def _sources(*folders):
+    """The files of Python below folders."""
+    paths = []
+    for folder in folders:
+        paths += (ROOT / folder).rglob("*.py")
+    return paths
 
 
 def test_the_reference_has_every_public_name():
@@ -265,25 +305,28 @@ def test_commands_are_listed():
 
 def test_the_architecture_names_every_file():
     named = set(re.findall(r"\b(\w+\.py)\b", (ROOT / "docs" / "architecture.md").read_text()))
-    files = [path for folder in ("keras_bert", "research") for path in (ROOT / folder).rglob("*.py")]
-    found = {path.name for path in files} - {"__init__.py", "version.py"}
-    assert {name for name in named if not list(ROOT.glob(f"*/{name}"))} - found == set()
-    folders = ("server", "heads")  # Whose files are not all listed.
-    listed = {path.name for folder in folders for path in (ROOT / "keras_bert").rglob(f"{folder}/*.py")}
-    assert found - named - listed == set()
+    found = {path.name for path in _sources("keras_bert", "research")} - {"__init__.py", "version.py"}
+    elsewhere = {path.name for path in ROOT.glob("*/*.py")}
+    assert named - found - elsewhere == set()
+    # Folders whose files are not all listed.
+    unlisted = {path.name for path in _sources("keras_bert/serving/server", "keras_bert/heads")}
+    assert found - named - unlisted == set()
 
 
 def test_the_table_of_answers_has_every_head():
     page = (ROOT / "docs" / "guides" / "checkpoints.md").read_text()
     table = re.search(r"^\| head \| a text is .*?\n\n", page, re.DOTALL | re.MULTILINE)[0]
-    named = " ".join(re.findall(r"^\|([^|]+)\|", table, re.MULTILINE)).lower().replace("-", "")
-    own = [head.name for head in HEADS if type(head).__module__.startswith("keras_bert.")]  # Research has more.
-    assert [name for name in own if name.replace("_", " ") not in named] == []
+    cells = re.findall(r"^\|([^|]+)\|", table, re.MULTILINE)
+    named = " ".join(cells).lower().replace("-", "")
+    for head in HEADS:
+        if type(head).__module__.startswith("keras_bert."):  # Research has more.
+            assert head.name.replace("_", " ") in named
 
 
 def test_every_deviation_is_listed():
-    files = [path for folder in ("keras_bert", "research") for path in (ROOT / folder).rglob("*.py")]
-    marks = sum(path.read_text().count("# Differs from BERT:") for path in files)
+    marks = 0
+    for path in _sources("keras_bert", "research"):
+        marks += path.read_text().count("# Differs from BERT:")
     assert marks == (ROOT / "docs" / "differences.md").read_text().count("\n- ")
 
 

@@ -138,9 +138,8 @@ for count in range(3):
 fill("new")
 """
     run_forks(code, tmp_path)
-    assert {path.name: path.read_text() for path in (tmp_path / "model").iterdir()} == dict.fromkeys("ab", "new") | {
-        "config": "new"
-    }
+    texts = {path.name: path.read_text() for path in (tmp_path / "model").iterdir()}
+    assert texts == {"a": "new", "b": "new", "config": "new"}
 
 
 def test_a_folder_that_a_killed_process_had_taken_away_is_put_back(tmp_path):
@@ -198,15 +197,23 @@ def test_a_full_disk_names_the_file_and_keeps_the_old_one(tmp_path):
     """The limit on the size of files stands in for a disk that is full in the middle of a file."""
     code = """
 import resource
-for name in ("file", "swapped", "filled"):
-    (folder / name).mkdir() if name != "file" else (folder / name).write_text("old")
+(folder / "file").write_text("old")
+(folder / "swapped").mkdir()
+(folder / "filled").mkdir()
 resource.setrlimit(resource.RLIMIT_FSIZE, (1000, resource.RLIM_INFINITY))
-for name, write in {"file": replacing, "swapped": replacing, "filled": adding_to}.items():
+
+def write(name, open_for_writing):
+    with open_for_writing(folder / name) as temporary:
+        if name == "file":
+            file = temporary
+        else:
+            temporary.mkdir(exist_ok=True)
+            file = temporary / "weights"
+        file.write_bytes(bytes(2000))
+
+for name, open_for_writing in {"file": replacing, "swapped": replacing, "filled": adding_to}.items():
     try:
-        with write(folder / name) as temporary:
-            if name != "file":
-                temporary.mkdir(exist_ok=True)
-            (temporary if name == "file" else temporary / "weights").write_bytes(bytes(2000))
+        write(name, open_for_writing)
         raise AssertionError(name)
     except OSError as error:
         assert str(error) == f"[Errno 27] File too large, nothing was written: '{folder / name}'", error
@@ -214,7 +221,10 @@ for name, write in {"file": replacing, "swapped": replacing, "filled": adding_to
     run_forks(code, tmp_path)
     assert names(tmp_path) == ["file", "filled", "swapped"]
     assert (tmp_path / "file").read_text() == "old"
-    with pytest.raises(OSError, match=r"No space left on device, nothing was written: '/dev/full'$"):
+
+
+def test_a_full_device_is_named():
+    with pytest.raises(OSError, match="'/dev/full'$"):
         write_text("/dev/full", "text")
 
 
@@ -235,13 +245,20 @@ def test_a_file_does_not_replace_a_folder(tmp_path):
     assert [path.name for path in (tmp_path / "folder").iterdir()] == ["kept"]
 
 
-def test_links_permissions_and_pipes_are_kept(tmp_path):
-    file, link, pipe = tmp_path / "file", tmp_path / "link", tmp_path / "pipe"
+def test_links_and_permissions_are_kept(tmp_path):
+    file = tmp_path / "file"
     file.write_text("old")
     file.chmod(0o600)
+    link = tmp_path / "link"
     link.symlink_to(file)
     write_text(link, "new")
-    assert (link.is_symlink(), file.read_text(), file.stat().st_mode & 0o777) == (True, "new", 0o600)
+    assert link.is_symlink()
+    assert file.read_text() == "new"
+    assert file.stat().st_mode & 0o777 == 0o600
+
+
+def test_pipes_are_kept(tmp_path):
+    pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     with open(os.open(pipe, os.O_RDONLY | os.O_NONBLOCK), "rb") as reader:
         write_text(pipe, "sent")
@@ -288,12 +305,28 @@ def test_json_has_finite_numbers_alone(tmp_path):
     assert strictly(json_text(NUMBERS, measured=True)) == expected
     write_json(tmp_path / "scores.json", NUMBERS, measured=True)
     assert strictly((tmp_path / "scores.json").read_text()) == expected
-    for value, found in ((NUMBERS, r"a\[1\]=nan"), ({"x": {"y": math.inf}}, "x.y=inf"), (-math.inf, "value=-inf")):
-        with pytest.raises(ValueError, match=f"^JSON has no numbers but finite ones. Received: {found}$"):
-            json_text(value)
-    with pytest.raises(ValueError, match=r"config.json: JSON has no numbers but finite ones. Received: b\[0\].c=-inf"):
+
+
+@pytest.mark.parametrize(
+    ("value", "found"),
+    [
+        (NUMBERS, r"a\[1\]=nan"),
+        ({"x": {"y": math.inf}}, "x.y=inf"),
+        (-math.inf, "value=-inf"),
+    ],
+)
+def test_json_has_no_other_numbers(value, found):
+    with pytest.raises(ValueError, match=f"^JSON has no numbers but finite ones. Received: {found}$"):
+        json_text(value)
+
+
+def test_a_file_with_other_numbers_is_named(tmp_path):
+    with pytest.raises(ValueError, match=r"config.json: .*Received: b\[0\].c=-inf"):
         write_json(tmp_path / "config.json", {"b": NUMBERS["b"]})
     assert not (tmp_path / "config.json").exists()
+
+
+def test_json_has_no_circles():
     circle = []
     circle.append(circle)
     with pytest.raises((ValueError, RecursionError)):
@@ -302,10 +335,12 @@ def test_json_has_finite_numbers_alone(tmp_path):
 
 def test_lines_of_measured_numbers(tmp_path):
     lines = [{"step": 1, "loss": math.nan, "time": {"rows": 2.0}}, {"step": 2, "loss": 0.5}]
-    (tmp_path / "log").write_text("".join(f"{json_text(line, measured=True)}\n" for line in lines))
+    texts = [json_text(line, measured=True) for line in lines]
+    (tmp_path / "log").write_text("\n".join(texts) + "\n")
     first, second = read_lines(tmp_path / "log")
     assert math.isnan(first.pop("loss"))
-    assert (first, second) == ({"step": 1, "time": {"rows": 2.0}}, lines[1])
+    assert first == {"step": 1, "time": {"rows": 2.0}}
+    assert second == lines[1]
 
 
 # Calls of `json` that write no file: messages, a check of characters, keys of traced programs, responses like those of
@@ -326,7 +361,8 @@ def test_all_json_is_written_by_one_function():
     found = {}
     for folder in ("keras_bert", "pipelines", "research"):
         for path in (root / folder).rglob("*.py"):
-            count = sum(map(may_write_nan, ast.walk(ast.parse(path.read_text(encoding="utf-8")))))
+            nodes = ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+            count = sum(may_write_nan(node) for node in nodes)
             if count:
                 found[path.relative_to(root).as_posix()] = count
     assert found == NO_FILES

@@ -53,14 +53,16 @@ with quiet_start():
 
 def test_commands_without_optional_packages():
     names = sorted(commands())
-    calls = [[name, "--help"] for name in names] + [["predict", "--model=bert_tiny_books", "a"]]
+    calls = [[name, "--help"] for name in names]
+    calls.append(["predict", "--model=bert_tiny_books", "a"])
     code = BARE.format(packages=[*imports.EXTRA_OF, "jax"], calls=calls)
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.split("\n") == [*(f"{name} 1" for name in names), "predict 0", ""]
-    needs = (
-        "error: this command needs tensorflow, which is not installed. Install it with `pip install '.[tensorflow]'`"
-    )
-    assert done.stderr == f"{needs} in a checkout of keras_bert\n"
+    *helped, last = done.stdout.splitlines()
+    assert helped == [f"{name} 1" for name in names]
+    assert last == "predict 0"
+    (error,) = done.stderr.splitlines()
+    assert error.startswith("error: this command needs tensorflow, which is not installed")
+    assert "pip install '.[tensorflow]'" in error
 
 
 @pytest.mark.parametrize(("package", "extra"), [("faiss", "search"), ("keras_hub.models", "hub")])
@@ -70,6 +72,9 @@ def test_the_extra_of_a_package(package, extra):
         imports.naming_extras("a thing"),
     ):
         raise ModuleNotFoundError(name=package)
+
+
+def test_a_package_without_an_extra():
     with pytest.raises(ModuleNotFoundError, match="^no extra$"), imports.naming_extras("a thing"):
         raise ModuleNotFoundError("no extra", name="os2")
 
@@ -88,10 +93,12 @@ def test_only_known_lines_are_hidden(tmp_path, fails, is_plugin):
     program = f"import sys; sys.path.insert(0, {str(tmp_path)!r})\n{PROGRAM.format(is_plugin=is_plugin)}"
     command = [sys.executable, "-c", program]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert done.stdout == ("libcudart\n" if fails else "") + "line\n"
-    assert done.stderr.splitlines() == [
-        "E0000 00:00:17 1 cuda_dnn.cc:9] Loaded runtime CuDNN library: 8.0 but source was compiled with 9.0"
-    ]
+    printed = ["line"]
+    if fails:
+        printed.insert(0, "libcudart")
+    assert done.stdout.splitlines() == printed
+    (shown,) = done.stderr.splitlines()
+    assert shown.startswith("E0000 00:00:17 1 cuda_dnn.cc:9] Loaded runtime CuDNN library")
 
 
 @pytest.mark.slow  # Starts TensorFlow.
@@ -114,4 +121,5 @@ def test_load_and_the_tasks_import_no_package_of_scores():
         "print([pair for pair in ours if pair[1].startswith(heavy)])\n"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
-    assert (done.returncode, done.stdout) == (0, "[]\n"), done.stderr
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "[]\n"

@@ -1,4 +1,5 @@
-import contextlib
+"""Freed memory is kept, available memory is known, and errors of memory say what to lower."""
+
 import os
 import subprocess
 import sys
@@ -13,8 +14,15 @@ from pipelines.arguments import CommandArguments
 
 
 def test_freed_memory_is_reused():
-    """Arrays of 40 MB need new pages once, instead of each time."""
-    program = """
+    """Arrays of 40 MB need new pages once, instead of each time; what the user has set stays."""
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("MALLOC_")}
+    assert faults_of_the_third_array("keep", environment) < 10
+    assert faults_of_the_third_array("return", environment) > 10
+    environment["GLIBC_TUNABLES"] = "glibc.malloc.arena_max=2"
+    assert faults_of_the_third_array("keep", environment) > 10
+
+
+FAULTS = """
 import resource, sys
 import numpy as np
 import keras_bert.memory
@@ -27,16 +35,18 @@ for _ in range(3):
     np.ones(40_000_000, "int8")
 print(faults)
 """
-    settings = {name: value for name, value in os.environ.items() if not name.startswith("MALLOC_")}
-    faults = {}
-    for name, more in {"keep": {}, "return": {}, "keep as set": {"GLIBC_TUNABLES": "glibc.malloc.arena_max=2"}}.items():
-        command = [sys.executable, "-c", program, *name.split()]
-        faults[name] = int(subprocess.run(command, env={**settings, **more}, capture_output=True, check=True).stdout)
-    assert faults["keep"] < 10 < faults["return"]
-    assert faults["keep as set"] > 10
 
 
-FIRST, SECOND = ("limit_in_bytes", "usage_in_bytes", "total_inactive_file"), ("max", "current", "inactive_file")
+def faults_of_the_third_array(word, environment):
+    """Returns the number of pages that it needs."""
+    command = [sys.executable, "-c", FAULTS, word]
+    done = subprocess.run(command, env=environment, capture_output=True, check=True)
+    return int(done.stdout)
+
+
+# Names of files of both versions of control groups: of the limit, of what is used, and of what of it are files.
+FIRST = ("limit_in_bytes", "usage_in_bytes", "total_inactive_file")
+SECOND = ("max", "current", "inactive_file")
 
 
 @pytest.mark.parametrize(
@@ -55,10 +65,13 @@ def test_available_memory(tmp_path, groups, limits, free):
     (tmp_path / "proc/self").mkdir(parents=True)
     (tmp_path / "proc/self/cgroup").write_text(f"9:name=systemd:/\n{groups}\n")
     (tmp_path / "proc/meminfo").write_text("MemTotal:  2000 kB\nMemAvailable:   890 kB\nSwapFree:  10 kB\n")
-    for path, ((limit_name, used_name, cached_name), limit, used) in limits.items():
+    for path, (names, limit, used) in limits.items():
+        limit_name, used_name, cached_name = names
         folder = tmp_path / "sys/fs/cgroup" / path
         folder.mkdir(parents=True, exist_ok=True)
-        (folder / f"memory.{limit_name}").write_text(f"{limit if limit == 'max' else limit * 1024}\n")
+        if limit != "max":
+            limit *= 1024
+        (folder / f"memory.{limit_name}").write_text(f"{limit}\n")
         (folder / f"memory.{used_name}").write_text(f"{used * 1024}\n")
         (folder / "memory.stat").write_text(f"cache 1\n{cached_name} {50 * 1024}\n")
     kept_free = memory.available_memory(tmp_path) - free * 1024  # That of the C library, which may grow meanwhile.
@@ -72,7 +85,10 @@ def test_available_memory_elsewhere_is_unknown(tmp_path):
 @pytest.mark.slow  # TensorFlow retries for ten seconds.
 def test_an_error_of_the_backend_is_explained():
     length = 1 << 24  # 1 PB of attention scores, more than the address space.
-    with pytest.raises(MemoryError, match="of length 16777216"), keras_bert.memory.explain_out_of_memory(length=length):
+    with (
+        pytest.raises(MemoryError, match="of length 16777216"),
+        keras_bert.memory.explain_out_of_memory(length=length),
+    ):
         keras.ops.ones((length, length)) + 1
 
 
@@ -105,7 +121,9 @@ def test_a_command_prints_a_one_line_error(monkeypatch, capsys, facts, error, li
     """A training step knows the shape of its batch; other code does not."""
 
     def main(_):
-        with contextlib.nullcontext() if facts is None else keras_bert.memory.explain_out_of_memory(**facts):
+        if facts is None:
+            raise error
+        with keras_bert.memory.explain_out_of_memory(**facts):
             raise error
 
     monkeypatch.setattr("sys.argv", ["program"])

@@ -47,13 +47,14 @@ def test_a_terminal_line_is_overwritten(clock, monkeypatch, columns):
     shown.evaluated(300, {"macro_f1": 0.5, "loss": 1.25})
     shown.evaluated(400, {"loss": 1.5})
     shown.close()
-    lines = screen.getvalue().replace("\n", "\r").split("\r")
-    assert max(map(len, lines)) <= columns
-    lines = [line.strip() for line in lines if line.strip()]
+    written = screen.getvalue().replace("\n", "\r").split("\r")
+    assert max(map(len, written)) <= columns
+    lines = [line.strip() for line in written if line.strip()]
     assert lines[0] == "2 of 4 runs are finished; run 3 resumes at step 100 of 1,000"
     assert lines[1].startswith("run 3 of 4, step 100/1,000, loss 0.5123, lr 3.0e-05, norm 1.5")
     times = "00:07 left, 00:28 for all runs"
-    numbers = {80: "loss 0.5123", 100: "loss 0.5123, 100 ex/s, 12,346 tok/s"}[columns]
+    numbers_that_fit = {80: "loss 0.5123", 100: "loss 0.5123, 100 ex/s, 12,346 tok/s"}
+    numbers = numbers_that_fit[columns]
     assert lines[2] == f"run 3 of 4, step 300/1,000, {times}, {numbers}"
     assert "run 3 of 4, step 300 of 1,000: evaluation macro f1 50.00%, loss 1.25" in lines
     assert "run 3 of 4, epoch 2 of 5: evaluation loss 1.5" in lines
@@ -88,19 +89,27 @@ def test_no_stream(monkeypatch):
 def test_other_jobs_are_shown_after_two_seconds(clock, monkeypatch):
     screen = Screen()
     monkeypatch.setattr("sys.stderr", screen)
-    for seconds in (0.1, 1.0):
-        for item in progress.track("abcde", "tokenizing"):
-            clock[0] += seconds
-            assert ("tokenizing" in screen.getvalue()) == (seconds == 1.0 and item in "cde")
-    shown = [line.strip() for line in screen.getvalue().split("\r") if line.strip()]
+    for _ in progress.track("abcde", "tokenizing"):
+        clock[0] += 0.1
+    assert screen.getvalue() == ""
+
+    for item in progress.track("abcde", "tokenizing"):
+        clock[0] += 1.0
+        is_shown = "tokenizing" in screen.getvalue()
+        assert is_shown == (item in "cde")
+    lines = screen.getvalue().split("\r")
+    shown = [line.strip() for line in lines if line.strip()]
     assert shown[0].startswith("tokenizing: 2/5, 00:03 left")
-    assert screen.getvalue().split("\r")[-2].strip() == ""  # Nothing is left on the screen.
-    for delay, expected in ((60, ""), (0, "tracing the step ...\n")):
-        log = io.StringIO()
-        monkeypatch.setattr("sys.stderr", log)
-        with progress.announced("tracing the step", delay=delay):
-            time.sleep(0.2)
-        assert log.getvalue() == expected
+    assert lines[-2].strip() == ""  # Nothing is left on the screen.
+
+
+@pytest.mark.parametrize(("delay", "expected"), [(60, ""), (0, "tracing the step ...\n")])
+def test_a_long_step_is_announced(monkeypatch, delay, expected):
+    log = io.StringIO()
+    monkeypatch.setattr("sys.stderr", log)
+    with progress.announced("tracing the step", delay=delay):
+        time.sleep(0.2)
+    assert log.getvalue() == expected
 
 
 def test_logging_of_the_program(monkeypatch, capsys):

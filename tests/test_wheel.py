@@ -1,5 +1,6 @@
 """The wheel in environments that have only the packages which it declares."""
 
+import functools
 import importlib.metadata
 import os
 import pathlib
@@ -24,7 +25,8 @@ print(bert.predict("He opened the [MASK] and went out.")["fills"][0][0]["token"]
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory):
     """The folder of the package as pip installs it, without dependencies."""
-    source, target = tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("wheel")
+    source = tmp_path_factory.mktemp("source")
+    target = tmp_path_factory.mktemp("wheel")
     for name in ("keras_bert", "pipelines", "research", "saved_models"):
         ignored = shutil.ignore_patterns("__pycache__")
         shutil.copytree(ROOT / name, source / name, symlinks=True, ignore=ignored)
@@ -44,7 +46,9 @@ def requirements(distribution, extra):
         for line in distribution.requires or ():
             requirement = Requirement(line)
             key = (requirement.name, tuple(sorted(requirement.extras)))
-            if key not in names and (requirement.marker is None or requirement.marker.evaluate({"extra": extra})):
+            marker = requirement.marker
+            is_needed = marker is None or marker.evaluate({"extra": extra})
+            if is_needed and key not in names:
                 names[key] = importlib.metadata.distribution(requirement.name)
                 waiting += [(names[key], each) for each in requirement.extras or {""}]
     return names.values()
@@ -54,21 +58,24 @@ def requirements(distribution, extra):
 def python(wheel, tmp_path_factory):
     """Runs Python with the wheel and the packages that it and an extra declare; returns what is printed."""
     (own,) = importlib.metadata.distributions(path=[str(wheel)])
-    folders = {}
+    elsewhere = tmp_path_factory.mktemp("elsewhere")
+
+    @functools.cache
+    def packages(extra):
+        """A folder with links to the packages."""
+        folder = tmp_path_factory.mktemp("environment")
+        files = {path.name: path for path in wheel.iterdir()}
+        for distribution in requirements(own, extra):
+            tops = {file.parts[0] for file in distribution.files} - {"..", "__pycache__"}
+            for top in tops:
+                files[top] = distribution.locate_file(top)
+        for name, path in files.items():
+            (folder / name).symlink_to(path)
+        return folder
 
     def run(extra, *arguments):
-        if extra not in folders:
-            folders[extra] = tmp_path_factory.mktemp("environment")
-            files = {path.name: path for path in wheel.iterdir()}
-            for distribution in requirements(own, extra):
-                tops = {file.parts[0] for file in distribution.files} - {"..", "__pycache__"}
-                files |= {top: distribution.locate_file(top) for top in tops}
-            for name, path in files.items():
-                (folders[extra] / name).symlink_to(path)
-        env = {**os.environ, "PYTHONPATH": str(folders[extra]), "KERAS_BACKEND": "tensorflow"}
+        env = {**os.environ, "PYTHONPATH": str(packages(extra)), "KERAS_BACKEND": "tensorflow"}
         call = [sys._base_executable, "-S", *arguments]  # -S: no packages but those of PYTHONPATH.
-        elsewhere = folders[extra].with_name("elsewhere")
-        elsewhere.mkdir(exist_ok=True)
         return subprocess.run(call, capture_output=True, text=True, cwd=elsewhere, env=env)
 
     return run
@@ -81,23 +88,31 @@ def files_of(folder):
 
 
 @pytest.mark.slow
-def test_its_files_and_metadata(wheel):
+def test_its_files(wheel):
     """All files of the package, the commands, and the checkpoint that ships: no other package, nothing twice."""
     expected = files_of(ROOT / "keras_bert")
     for name in ("pipelines", "saved_models/bert_tiny_books"):
         expected |= {f"{name}/{path}" for path in files_of(ROOT / name)}
     assert files_of(wheel / "keras_bert") == expected
-    assert {path.name for path in wheel.iterdir() if not path.name.endswith("-info")} == {"bin", "keras_bert"}
+    tops = {path.name for path in wheel.iterdir() if not path.name.endswith("-info")}
+    assert tops == {"bin", "keras_bert"}
+
+
+@pytest.mark.slow
+def test_its_metadata(wheel):
+    """What the citation and the documentation say, too."""
     (own,) = importlib.metadata.distributions(path=[str(wheel)])
     metadata = own.metadata
     citation = (ROOT / "CITATION.cff").read_text()
     assert f"  - name: {metadata['Author']}\n" in citation
     assert f"version: {metadata['Version']}\n" in citation
     for url in metadata.get_all("Project-URL"):
-        assert url.partition("https://doi.org/")[2] in citation
+        _, _, doi = url.partition("https://doi.org/")
+        assert doi in citation
     assert "Programming Language :: Python :: 3.11" in metadata.get_all("Classifier")
-    extras = set(re.findall(r"^\| `(\w+)` \|", (ROOT / "docs" / "install.md").read_text(), re.MULTILINE))
-    assert set(metadata.get_all("Provides-Extra")) == extras
+    page = (ROOT / "docs" / "install.md").read_text()
+    extras = re.findall(r"^\| `(\w+)` \|", page, re.MULTILINE)
+    assert set(metadata.get_all("Provides-Extra")) == set(extras)
 
 
 @pytest.mark.slow
@@ -115,7 +130,8 @@ def test_a_checkout_without_symbolic_links(tmp_path):
     assert files_of(tmp_path / "target" / "keras_bert") == files_of(ROOT / "keras_bert")
     code = "import keras_bert; print(keras_bert.__file__, keras_bert.BERT_TINY.hidden_size)"
     environment = {**os.environ, "PYTHONPATH": str(tmp_path / "target")}
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path, env=environment)
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env=environment)
     assert done.stdout == f"{tmp_path}/target/keras_bert/__init__.py 128\n", done.stderr
 
 
@@ -131,6 +147,8 @@ def test_the_declared_packages_suffice(python, wheel):
     assert "`keras_bert.load` needs tensorflow, which is not installed" in error
     assert error.count("\n") < 15
     done = python("tensorflow", "-c", QUICK_START)
-    assert (done.stdout, done.stderr) == ("door (256,)\n", "")  # TensorFlow says nothing at its start.
+    assert done.stdout == "door (256,)\n"
+    assert done.stderr == ""  # TensorFlow says nothing at its start.
     done = python("tensorflow", console, "predict", "--model=bert_tiny_books", "He opened the [MASK] and went out.")
-    assert (done.stdout[:5], done.stderr) == ("door ", "starting TensorFlow ...\n")
+    assert done.stdout.startswith("door ")
+    assert done.stderr == "starting TensorFlow ...\n"

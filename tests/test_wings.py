@@ -26,38 +26,56 @@ USERS = {
 
 
 def used(path):
-    """Yields the modules that a command imports, also by the names of `keras_bert`, which may need other packages."""
-    names = {name.rpartition(".")[2]: name for _, name, _ in imports(ROOT / "keras_bert" / "__init__.pyi")}
-    yield from (module for _, module, _ in imports(path))
+    """Returns the modules that a command imports, also by the names of `keras_bert`, which may need other packages."""
+    module_of_name = {}
+    for _, module, _ in imports(ROOT / "keras_bert" / "__init__.pyi"):
+        _, _, name = module.rpartition(".")
+        module_of_name[name] = module
+    modules = [module for _, module, _ in imports(path)]
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Attribute) and ast.unparse(node.value) == "keras_bert":
-            yield names.get(node.attr, f"keras_bert.{node.attr}")
+            modules.append(module_of_name.get(node.attr, f"keras_bert.{node.attr}"))
+    return modules
 
 
 @pytest.mark.parametrize("wing", USERS)
 def test_commands_that_use_a_wing(wing):
-    users = {
-        path.stem
-        for path in (ROOT / "pipelines").glob("*.py")
-        if any(f"{module}.".startswith(f"keras_bert.{wing}.") for module in used(path))
-    }
+    users = set()
+    for path in (ROOT / "pipelines").glob("*.py"):
+        if any(f"{module}.".startswith(f"keras_bert.{wing}.") for module in used(path)):
+            users.add(path.stem)
     assert users == USERS[wing]
 
 
-def test_models_of_wings_and_guests(checkpoint, tmp_path, monkeypatch):
-    """They are known by what they register."""
-    monkeypatch.setattr(other_models, "_REGISTERED", [])
-    assert common_flags.load_model(checkpoint, head="encoder").config == keras_bert.load(checkpoint).config
+@pytest.fixture
+def marian(tmp_path, monkeypatch):
+    """A folder of a model that the package does not know; no other models are registered."""
+    monkeypatch.setattr(other_models, "OTHER_MODELS", [])
     (tmp_path / "config.json").write_text(json.dumps({"model_type": "marian"}))
-    with pytest.raises(ValueError, match="`model_type` must be one of bert, .*Received: model_type='marian'"):
-        common_flags.load_model(tmp_path)
-    guest = types.SimpleNamespace(load=lambda path, *, depth=1: (path, depth))
-    monkeypatch.setitem(sys.modules, "guest", guest)
+    return tmp_path
+
+
+@pytest.fixture
+def guest(marian, monkeypatch):
+    """A module that opens it."""
+    module = types.SimpleNamespace(load=lambda path, *, depth=1: (path, depth))
+    monkeypatch.setitem(sys.modules, "guest", module)
     keras_bert.register_models("guest", model_types=["marian"], names=[], is_new="new".__eq__)
-    with pytest.raises(ValueError, match="is not a BERT: guest.load opens it"):
-        keras_bert.load(tmp_path)
+
+
+def test_models_without_wings(checkpoint, marian):
+    assert common_flags.load_model(checkpoint, head="encoder").config == keras_bert.load(checkpoint).config
+    with pytest.raises(ValueError, match="`model_type`.*'marian'"):
+        common_flags.load_model(marian)
+
+
+@pytest.mark.usefixtures("guest")
+def test_models_of_guests(marian):
+    """They are known by what they register."""
+    with pytest.raises(ValueError, match="guest.load opens it"):
+        keras_bert.load(marian)
     assert common_flags.load_model("new", depth=2, hidden_states=False) == ("new", 2)
-    with pytest.raises(ValueError, match="new is not a BERT and does not take remat"):
+    with pytest.raises(ValueError, match="does not take remat"):
         common_flags.load_model("new", remat=True)
 
 
@@ -84,8 +102,15 @@ def test_fine_tuning_without_wings(tmp_path, checkpoint):
     assert violations(tmp_path) == []
     for part in ("train", "dev"):
         (tmp_path / f"{part}.csv").write_text("text,label\na film,good\na book,bad\n")
-    flags = {"task": "classification", "model": checkpoint, "sequence_length": 8, "epochs": 1, "report_to": ""}
-    flags |= {"train_file": "train.csv", "dev_file": "dev.csv", "output_dir": "run"}
-    arguments = [f"--{name}={value}" for name, value in flags.items()]
-    run("pipelines.run_glue", *arguments, before=EAGERLY + HERE, cwd=tmp_path, KERAS_BERT_MODELS="")
+    flags = [
+        "--task=classification",
+        f"--model={checkpoint}",
+        "--train_file=train.csv",
+        "--dev_file=dev.csv",
+        "--output_dir=run",
+        "--sequence_length=8",
+        "--epochs=1",
+        "--report_to=",
+    ]
+    run("pipelines.run_glue", *flags, before=EAGERLY + HERE, cwd=tmp_path, KERAS_BERT_MODELS="")
     assert (tmp_path / "run" / "model" / "model.safetensors").is_file()

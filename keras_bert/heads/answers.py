@@ -76,7 +76,7 @@ def flat(answer):
 def of_outputs(names):
     """Returns what converts the outputs of a server, which does not tell the head, only the names of outputs."""
     names = set(names)
-    for needed, convert in _BY_OUTPUTS:
+    for needed, convert in CONVERTERS:
         if needed <= names:
             return convert
     return plain
@@ -84,8 +84,8 @@ def of_outputs(names):
 
 def add_outputs(names, convert):
     """Adds what converts the outputs of signatures that have these."""
-    others = [known for known in _BY_OUTPUTS if known[0] != set(names)]
-    _BY_OUTPUTS[:] = [(set(names), convert), *others]
+    others = [known for known in CONVERTERS if known[0] != set(names)]
+    CONVERTERS[:] = [(set(names), convert), *others]
 
 
 def check_outputs(names):
@@ -262,7 +262,7 @@ _OF_ENTITIES = (
 _OF_SPANS = ("answer", "answers", "probability", "score", "start", "end", "null_score")
 BUILT_IN_OUTPUTS = frozenset(_OF_CLASSES + _OF_TEXTS + _OF_WORDS + _OF_ENTITIES + _OF_SPANS)
 # The outputs that tell what a signature answers, and what converts its answers.
-_BY_OUTPUTS = [
+CONVERTERS = [
     ({"labels", "probabilities"}, classes),
     ({"entities"}, entities),
     ({"replaced"}, replaced),

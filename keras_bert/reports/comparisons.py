@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-_REGISTERED: list[Callable] = []
+COMPARISONS: list[Callable] = []
 
 
 def register_comparison(function: Callable) -> Callable:
@@ -17,8 +17,8 @@ def register_comparison(function: Callable) -> Callable:
         `function`, so that this is also a decorator.
     """
     # A notebook may run the same definition again.
-    others = [other for other in _REGISTERED if other.__qualname__ != function.__qualname__]
-    _REGISTERED[:] = [*others, function]
+    others = [other for other in COMPARISONS if other.__qualname__ != function.__qualname__]
+    COMPARISONS[:] = [*others, function]
     return function
 
 
@@ -26,7 +26,7 @@ def compared(task: Any, scores: dict, test_scores: dict | None = None) -> tuple[
     """Returns the entries and the tables of all functions."""
     facts = {}
     tables = []
-    for function in _REGISTERED:
+    for function in COMPARISONS:
         function_facts, function_tables = function(task, scores, test_scores)
         facts.update(function_facts)
         tables.extend(function_tables)

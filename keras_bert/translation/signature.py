@@ -6,7 +6,9 @@ from keras_bert.text.signatures import texts, traced_once
 from keras_bert.text.token_counts import READ, TOKENS, with_counts
 from keras_bert.translation.decoding import Beam, beam_search
 
-_MORE = 50  # A translation has at most this many tokens more than its source (Vaswani et al., 2017, section 6.1).
+MOST_EXTRA_TOKENS = (
+    50  # A translation has at most this many tokens more than its source (Vaswani et al., 2017, section 6.1).
+)
 
 
 class Translator:
@@ -77,7 +79,7 @@ class Translator:
             self.decoder,
             ids,
             mask,
-            max_length=lengths + _MORE,
+            max_length=lengths + MOST_EXTRA_TOKENS,
             start_id=self.tokenizer.start_id,
             end_id=self.tokenizer.end_id,
             beam=self.beam,
