@@ -54,6 +54,7 @@ _FIRST = {
     "XLMRoberta": (("<s>", "<pad>", "</s>", "<unk>"), 3),
     "Camembert": (("<s>NOTUSED", "<pad>", "</s>NOTUSED", "<unk>", "<unk>NOTUSED"), 1),
 }
+_ENDS = ("<s>", "</s>")  # Before and after each text.
 _METASPACE = {"type": "Metaspace", "replacement": "▁", "prepend_scheme": "always", "split": True}
 
 
@@ -126,18 +127,25 @@ def to_tokenizer_json(path, name: str):
     vocabulary += [[piece.text, piece.score] for piece in kept]
     vocabulary.append(["<mask>", 0.0])
     ids = {text: index for index, (text, _) in enumerate(vocabulary)}
+    missing = [text for text in _ENDS if text not in ids]
+    if missing:
+        raise ValueError(
+            f"{path}: the tokens at the ends of a text are missing: {', '.join(missing)}. Expected a model of "
+            f"{name}Tokenizer, whose pieces have them"
+        )
 
     added = [_added_entry(text, ids, special=True) for text in special]
     for piece in kept:
         if piece.type in _WHOLE:
             added.append(_added_entry(piece.text, ids, special=piece.type == _CONTROL))
     added.append(_added_entry("<mask>", ids, special=True))
+    start, end = _ENDS
 
     return {
         "added_tokens": added,
         "normalizer": {"type": "Precompiled", "precompiled_charsmap": table},
         "pre_tokenizer": {"type": "Sequence", "pretokenizers": [{"type": "WhitespaceSplit"}, dict(_METASPACE)]},
-        "post_processor": {"type": "RobertaProcessing", "cls": ["<s>", ids["<s>"]], "sep": ["</s>", ids["</s>"]]},
+        "post_processor": {"type": "RobertaProcessing", "cls": [start, ids[start]], "sep": [end, ids[end]]},
         "model": {"type": "Unigram", "unk_id": 3, "vocab": vocabulary},
     }
 

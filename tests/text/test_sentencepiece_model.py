@@ -126,3 +126,16 @@ def test_the_class_decides_on_ids(tmp_path):
     assert texts[5:] == ["<s>", "</s>", "▁", "<mask>"]
     with pytest.raises(ValueError, match="the ids of AlbertTokenizer are not in this file"):
         sentencepiece_model.to_tokenizer_json(path, "Albert")
+
+
+@pytest.mark.parametrize(
+    ("ends", "missing"),
+    [([], "<s>, </s>"), (["<s>"], "</s>"), (["</s>"], "<s>")],
+)
+def test_a_model_without_tokens_at_the_ends(tmp_path, ends, missing):
+    """CamemBERT takes them from the pieces, which a model of another tokenizer may lack."""
+    control_pieces = [piece(text, CONTROL) for text in ends]
+    path = write_model(tmp_path, message([UNKNOWN_PIECE, *control_pieces, piece("▁", NORMAL)]))
+    edit(tmp_path / "tokenizer_config.json", tokenizer_class="CamembertTokenizer")
+    with pytest.raises(ValueError, match=f"{path.name}: .* missing: {missing}. Expected a model of CamembertTokenizer"):
+        read_folder(tmp_path)
