@@ -227,7 +227,7 @@ def _converted(value, element_type):
     if not isinstance(value, str):
         return value
     is_prefixed = value[:2] in ("0x", "0o")
-    return int(value, 0 if is_prefixed else 10)
+    return int(value, 0 if is_prefixed else 10)  # Exactly: a seed may have more digits than a float.
 
 
 def _is_allowed(value, field):

@@ -482,7 +482,8 @@ def check_base(base, format):
     """Returns the path or name of the base model as the adapter's settings store it; `None` in other formats.
 
     Raises if `base` is missing, given without need, a path that does not exist, or an adapter. The base is not opened:
-    whether the adapter fits it shows when both are loaded.
+    whether the adapter fits it shows when both are loaded. Fine-tuning saves with the model that it started from as
+    `base`; what is refused here, the commands refuse before they train, see `--lora_rank`.
     """
     if format != "peft":
         if base is not None:

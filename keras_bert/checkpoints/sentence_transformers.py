@@ -90,7 +90,8 @@ def read(folder, options):
 def _embedder(folder, kinds, checkpoint):
     """Returns the checkpoint with what the modules after the Transformer do.
 
-    Their order is that of our head, see `heads.embedding.build_embedder`, and the one in which `write` writes them.
+    Their order is that of all our heads of vectors, see `heads.text_vectors`, and the one in which `write` writes them,
+    into folders whose numbers are fixed.
     """
     optional = [kind for kind in ("Dense", "Normalize") if kind in kinds]
     if kinds != ["Transformer", "Pooling", *optional]:

@@ -161,8 +161,9 @@ def as_source(batches, finite=False):
 def _with_weights(inputs, targets=None, weights=None):
     """Returns a batch with its weights, float32 `(batch,)`, ones unless it has some.
 
-    A `map` of `tf.data` traces this once: shapes are checked then, for all batches. The values are not known before a
-    step; a check of them would be an op of `tf.debugging` here.
+    Only batches of a user's own dataset come here: those of other sources have weights, 0 or 1. A `map` of `tf.data`
+    traces this once: shapes are checked then, for all batches. The values are not known before a step; a check of them
+    would be an op of `tf.debugging` here.
     """
     if weights is None:
         some = inputs if targets is None else targets

@@ -18,9 +18,12 @@ def responder(respond, deciding):
             labels = labels or placeholders(description.num_classes)
 
         def run(inputs):
-            """Returns the outputs for `respond`, each a tensor: lists, such as hidden states, are left out."""
-            if preprocessor.reads_windows:  # Of long documents, there are many. It leaves out lists itself.
-                return outputs_in_parts(model, inputs)
+            """Returns the outputs for `respond`, without lists, such as hidden states.
+
+            A head's default `respond` answers with all of them, so that each must be a tensor with a row for each text.
+            """
+            if preprocessor.reads_windows:  # Of long documents, there are many.
+                return outputs_in_parts(model, inputs)  # Without lists as well: their parts could not be joined.
             outputs = model(inputs, training=False)
             return {name: value for name, value in outputs.items() if not isinstance(value, list)}
 

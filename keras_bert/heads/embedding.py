@@ -5,13 +5,13 @@ from typing import Literal
 
 import keras
 
-from keras_bert.checks import check_choice, is_count
 from keras_bert.heads import answers
 from keras_bert.heads.head import Head
-from keras_bert.layers import Dense, SentencePooling, UnitLength
+from keras_bert.heads.text_vectors import TextVectors
 from keras_bert.layers.masks import FORBIDDEN
 from keras_bert.models.description import built
-from keras_bert.models.encoder import describe_encoder
+
+_VECTORS = TextVectors(pooling="sentence_pooling", projection="sentence_projection", unit_length="unit_length")
 
 
 def build_embedder(
@@ -41,25 +41,7 @@ def build_embedder(
         model = build_embedder(build_encoder(named_config("tiny")), normalize=True)
     """
     # Layers
-    encoding = describe_encoder(encoder)
-    layers = {}
-    if projection is not None:
-        if not is_count(projection):
-            raise ValueError(f"`projection` must be a positive integer or `None`. Received: projection={projection!r}")
-        check_choice("projection_activation", projection_activation, ("linear", "tanh"))
-        initializer = keras.initializers.TruncatedNormal(stddev=encoding.config.initializer_range)
-        layers["sentence_projection"] = Dense(
-            int(projection),
-            projection_activation,
-            kernel_initializer=initializer,
-            dtype="float32",
-            name="sentence_projection",
-        )
-        if normalize:
-            layers["unit_length"] = UnitLength(dtype="float32", name="unit_length")
-    scaled = bool(normalize) and projection is None
-    pool = SentencePooling(pooling, scaled, sequence_length, dtype="float32", name="sentence_pooling")
-    layers["sentence_pooling"] = pool
+    layers = _VECTORS.build(encoder, pooling, normalize, projection, projection_activation, sequence_length)
 
     # Wiring
     outputs = embed(layers, encoder.output, encoder.input)
@@ -70,11 +52,7 @@ def build_embedder(
 
 def embed(layers, encoded, inputs):
     """Runs the layers of an embedder, see `Head.run`."""
-    embedding = layers["sentence_pooling"](encoded["sequence_output"], inputs["padding_mask"])
-    for name in ("sentence_projection", "unit_length"):
-        if name in layers:
-            embedding = layers[name](embedding)
-    return {"embedding": embedding}
+    return {"embedding": _VECTORS.run(layers, encoded, inputs)}
 
 
 def _write_pooling(graph, layer, hidden, mask):
@@ -135,18 +113,8 @@ class Embedding(Head):
     run = staticmethod(embed)
 
     def described(self, layers):
-        pool = layers["sentence_pooling"]
-        dense = layers.get("sentence_projection")
-        options = {
-            "pooling": pool.pooling,
-            "normalize": pool.normalize or "unit_length" in layers,
-            "sequence_length": pool.sequence_length,
-            "projection": None,
-            "projection_activation": "linear",
-        }
-        if dense is not None:
-            options["projection"] = dense.units
-            options["projection_activation"] = keras.activations.serialize(dense.activation)
+        options = _VECTORS.described(layers)
+        options["sequence_length"] = layers[self.layer].sequence_length
         return options
 
     def answer(self, output, row, n_best):

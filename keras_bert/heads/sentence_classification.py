@@ -8,15 +8,16 @@ import keras
 from keras_bert.heads.classification import Classification
 from keras_bert.heads.embedding import Embedding
 from keras_bert.heads.head import HEAD_DROPOUT, Head, dense_head
-from keras_bert.layers import Dense, MultiLabelDense, SentencePooling, UnitLength
+from keras_bert.heads.text_vectors import TextVectors
+from keras_bert.layers import Dense, MultiLabelDense
 from keras_bert.models.description import built, layers_of
-from keras_bert.models.encoder import describe_encoder
 
-# Names of its layers.
-_POOLING = "vector_pooling"
-_PROJECTION = "vector_projection"
-_UNIT = "vector_unit_length"
 _CLASSIFIER = "sentence_classifier"
+_VECTORS = TextVectors(
+    pooling="vector_pooling",
+    projection="vector_projection",
+    unit_length="vector_unit_length",
+)
 
 
 def build_sentence_classifier(
@@ -49,20 +50,7 @@ def build_sentence_classifier(
     # Layers
     dense_layer = MultiLabelDense if multi_label else Dense
     layers = dense_head(encoder, num_classes, dropout, _CLASSIFIER, dense_layer)
-    scaled = bool(normalize) and projection is None
-    layers[_POOLING] = SentencePooling(pooling, scaled, dtype="float32", name=_POOLING)
-    if projection is not None:
-        config = describe_encoder(encoder).config
-        initializer = keras.initializers.TruncatedNormal(stddev=config.initializer_range)
-        layers[_PROJECTION] = Dense(
-            int(projection),
-            projection_activation,
-            kernel_initializer=initializer,
-            dtype="float32",
-            name=_PROJECTION,
-        )
-        if normalize:
-            layers[_UNIT] = UnitLength(dtype="float32", name=_UNIT)
+    layers.update(_VECTORS.build(encoder, pooling, normalize, projection, projection_activation))
 
     # Wiring
     outputs = classify_sentences(layers, encoder.output, encoder.input)
@@ -73,10 +61,7 @@ def build_sentence_classifier(
 
 def classify_sentences(layers, encoded, inputs):
     """Runs the layers of a sentence classifier, see `Head.run`."""
-    vectors = layers[_POOLING](encoded["sequence_output"], inputs["padding_mask"])
-    for name in (_PROJECTION, _UNIT):
-        if name in layers:
-            vectors = layers[name](vectors)
+    vectors = _VECTORS.run(layers, encoded, inputs)
     return {"logits": layers[_CLASSIFIER](layers[HEAD_DROPOUT](vectors))}
 
 
@@ -89,13 +74,16 @@ class SentenceClassification(Head):
     name = "sentence_classification"
     layer = _CLASSIFIER
     reads = ("sequence",)
-    tensors = {_CLASSIFIER: _CLASSIFIER, _PROJECTION: _PROJECTION}
+    tensors = {_CLASSIFIER: _CLASSIFIER, _VECTORS.projection: _VECTORS.projection}
     units = {"num_classes": _CLASSIFIER}
     saved = ("pooling", "normalize", "projection", "projection_activation")
     has_classes = True
     takes_pair = True
     text_options = ("rows_together", "logits", "thresholds", "confidence")
-    onnx = {_POOLING: Embedding.onnx["sentence_pooling"], _UNIT: Embedding.onnx["unit_length"]}
+    onnx = {
+        _VECTORS.pooling: Embedding.onnx["sentence_pooling"],
+        _VECTORS.unit_length: Embedding.onnx["unit_length"],
+    }
     build = staticmethod(build_sentence_classifier)
     run = staticmethod(classify_sentences)
     # What is said about its logits is that of the other classifier.
@@ -105,19 +93,9 @@ class SentenceClassification(Head):
     defaults = Classification.defaults
 
     def described(self, layers):
-        pool = layers[_POOLING]
-        dense = layers.get(_PROJECTION)
-        options = {
-            "num_classes": layers[_CLASSIFIER].units,
-            "multi_label": isinstance(layers[_CLASSIFIER], MultiLabelDense),
-            "pooling": pool.pooling,
-            "normalize": pool.normalize or _UNIT in layers,
-            "projection": None,
-            "projection_activation": "linear",
-        }
-        if dense is not None:
-            options["projection"] = dense.units
-            options["projection_activation"] = keras.activations.serialize(dense.activation)
+        classifier = layers[_CLASSIFIER]
+        options = {"num_classes": classifier.units, "multi_label": isinstance(classifier, MultiLabelDense)}
+        options.update(_VECTORS.described(layers))
         return options
 
 
@@ -137,9 +115,9 @@ def vector_options(bert) -> dict:
 
 def take_projection(model, bert):
     """Gives a new sentence classifier the projection of the loaded model, a sentence encoder, that it is built on."""
-    projection = layers_of(model).get(_PROJECTION)
+    projection = layers_of(model).get(_VECTORS.projection)
     if projection is None:
         return
     loaded = layers_of(bert.model())
-    loaded_projection = loaded.get("sentence_projection", loaded.get(_PROJECTION))
+    loaded_projection = loaded.get("sentence_projection", loaded.get(_VECTORS.projection))
     projection.set_weights(loaded_projection.get_weights())

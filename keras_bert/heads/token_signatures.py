@@ -175,7 +175,8 @@ def mask_filler(model, preprocessor, n_best=5):
             logits = logits[..., : len(pieces)]
         probabilities, ids = tf.math.top_k(tf.nn.softmax(logits), n_best)
         is_mask = tf.sequence_mask(count, width)[..., None]
-        # `heads/answers.py` reads these: `fills` makes the answer, and `BUILT_IN_OUTPUTS` has every name.
+        # `heads/answers.py` reads these: `fills` makes the answer, `BUILT_IN_OUTPUTS` has every name. What an answer
+        # has more than before also stands in `heads/answer_forms.py`.
         fills = {
             "tokens": tf.where(is_mask, tf.gather(pieces, ids), ""),
             "probabilities": tf.where(is_mask, probabilities, 0.0),

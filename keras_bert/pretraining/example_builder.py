@@ -8,12 +8,11 @@ import numpy as np
 
 from keras_bert.checks import check_choice
 from keras_bert.corpus import documents
-from keras_bert.pretraining import sentence_pairs, token_store
+from keras_bert.pretraining import record_files, sentence_pairs, token_store
 from keras_bert.pretraining.full_rows import pack_rows
 from keras_bert.pretraining.masking import Masker, Masking
 from keras_bert.pretraining.packed_examples import SpecialIds
 from keras_bert.pretraining.random_keys import uniforms
-from keras_bert.pretraining.record_files import serialize
 from keras_bert.text.bert_tokenizer import BertTokenizer
 from keras_bert.text.vocabulary import Vocabulary
 
@@ -153,10 +152,10 @@ class ExampleBuilder:
             features["masked_lm_positions"] = masked["positions"]
             features["masked_lm_ids"] = masked["labels"]
             features["masked_lm_weights"] = masked["weights"]
-        return serialize(features), counts
+        return record_files.serialize(features), counts
 
     def _count(self, examples):
-        """Returns a `Counter` of the statistics of `PackedExamples`."""
+        """Returns a `Counter` of the statistics of `PackedExamples`; all tokens count, also `[CLS]` and `[SEP]`."""
         bins = (examples.lengths - 1) * LENGTH_BINS // self.settings.sequence_length
         counts = collections.Counter(f"length_{number}" for number in bins.tolist())
         counts.update(

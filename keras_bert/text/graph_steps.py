@@ -114,7 +114,9 @@ def _changes(step):
         return _bert_changes(**settings)
     if step_type == "Lowercase":
         return [str.lower]
-    return [functools.partial(_without, "M")]  # StripAccents, the only other one.
+    if step_type == "StripAccents":
+        return [functools.partial(_without, "M")]
+    raise NotImplementedError(step_type)  # A row of `tokenizer_steps` without a case here.
 
 
 def _bert_changes(clean_text=True, handle_chinese_chars=True, strip_accents=None, lowercase=True):
@@ -465,7 +467,9 @@ def _patterns(step):
     if step_type == "Digits":
         digits = r"\p{N}" if step.get("individual_digits") else r"\p{N}+"
         return digits, digits
-    behavior = step.get("behavior", "Isolated")  # Of Punctuation, the only other one.
-    if behavior == "Removed":
-        return f"[{_PUNCTUATION}]", ""
-    return _BEHAVIORS[behavior], _BEHAVIORS[behavior]
+    if step_type == "Punctuation":
+        behavior = step.get("behavior", "Isolated")
+        if behavior == "Removed":
+            return f"[{_PUNCTUATION}]", ""
+        return _BEHAVIORS[behavior], _BEHAVIORS[behavior]
+    raise NotImplementedError(step_type)  # A row of `tokenizer_steps` without a case here.

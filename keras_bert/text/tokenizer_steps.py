@@ -6,7 +6,7 @@ SentencePiece's, whose op does them.
 
 FORMS = ("NFC", "NFD", "NFKC", "NFKD")
 BEHAVIORS = ("Isolated", "Removed", "Contiguous", "MergedWithPrevious", "MergedWithNext")
-# Types of steps, with the names of their settings.
+# Types of steps, with the names of their settings. `graph_steps` has a case for each; WordPiece takes them, too.
 _NORMALIZERS = {
     "NFC": (),
     "NFD": (),

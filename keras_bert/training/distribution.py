@@ -177,8 +177,8 @@ def gather_rows(tree):
         return tf.reshape(tf.cast(total, tensor.dtype), tf.concat([[-1], tf.shape(tensor)[1:]], 0))
 
     tensors = tf.nest.flatten(tree)
-    # A sum takes tensors of one type, and of int32 a single one; bool has no sum. So all but
-    # floats travel as int64, and `joined` gives them their own type again.
+    # A sum over devices takes tensors of one type: floats, int64, or a single one of int32; there is none of bool or
+    # int8. So all but floats travel as int64, and `joined` gives them their own type again.
     wide = []
     for tensor in tensors:
         if not tensor.dtype.is_floating:

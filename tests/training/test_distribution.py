@@ -12,7 +12,7 @@ from tensorflow.python.framework.func_graph import FuncGraph
 import keras_bert
 from keras_bert import create_strategy
 from keras_bert.data.batch_source import Stream
-from keras_bert.training.distribution import all_reduce, dividing, replica_dataset
+from keras_bert.training.distribution import all_reduce, dividing, gather_rows, replica_dataset
 from keras_bert.training.losses import Loss
 from tests.training.small_run import linear, numbered
 
@@ -67,6 +67,32 @@ def test_each_row_goes_to_one_replica(mirrored):
     assert on_replicas(mirrored, inputs) == [[0, 1, 2, 3], [4, 4, 4, 4]]
     assert on_replicas(mirrored, weights) == [[1, 1, 1, 1], [1, 0, 0, 0]]  # Filler has the weight 0.
     assert on_replicas(mirrored, totals) == [[5], [5]]
+
+
+@pytest.mark.parametrize(
+    "values",
+    [[[1.5], [-2.0]], [[2**40, 7], [3, -(2**40)]], [True, False]],
+    ids=["floats", "large integers", "booleans"],
+)
+def test_rows_of_all_replicas_in_order(mirrored, values):
+    """They keep their types, and replicas see the same."""
+    given = tf.convert_to_tensor(np.array(values))
+
+    def rows():
+        index = tf.distribute.get_replica_context().replica_id_in_sync_group
+        own = given[index : index + 1]
+        return gather_rows({"own": own, "count": tf.ones([1], tf.int32), "half": tf.ones([1], tf.float16)})
+
+    gathered = mirrored.run(tf.function(rows))
+    for name, expected in {"own": given, "count": tf.ones([2], tf.int32), "half": tf.ones([2], tf.float16)}.items():
+        for part in mirrored.experimental_local_results(gathered[name]):
+            assert part.dtype == expected.dtype
+            np.testing.assert_array_equal(part, expected)
+
+
+def test_a_single_replica_keeps_its_rows():
+    rows = {"ids": tf.constant([[1, 2]])}
+    assert gather_rows(rows) is rows
 
 
 def test_batches_of_known_size_have_static_shapes():
