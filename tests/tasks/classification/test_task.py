@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import types
 from unittest import mock
 
 import numpy as np
@@ -11,8 +12,10 @@ import keras_bert
 from keras_bert.reports.comparisons import register_comparison
 from keras_bert.tasks.base import Start
 from keras_bert.tasks.classification import glue
+from keras_bert.tasks.classification.examples import TaskSpec
 from keras_bert.tasks.classification.settings import ClassificationSettings
-from keras_bert.tasks.classification.task import ClassificationTask
+from keras_bert.tasks.classification.task import ClassificationTask, check_teacher
+from keras_bert.training.metrics import accuracy
 from tests.tasks.classification.glue_files import WORDS, write_diagnostics, write_task
 
 pytestmark = [pytest.mark.tensorflow, pytest.mark.usefixtures("eager")]
@@ -136,3 +139,24 @@ def test_a_pair_that_fits_is_read_whole_among_windows(classifier):
     # Of a first text that is cut, answers tell it.
     assert cut["tokens"] == 17
     assert cut["tokens_read"] == 12
+
+
+SPEC = TaskSpec("t", "T", "text", None, "label", ("x", "y"), (accuracy,))
+
+
+@pytest.mark.parametrize(
+    ("facts", "message"),
+    [
+        ({"head": "question_answering"}, "a model with the head 'question_answering'. Expected a classifier"),
+        ({"score_activation": "sigmoid"}, "its scores are sigmoids of the logits that a student learns"),
+        ({"multi_label": True}, "a classifier with several labels per text. Expected a classifier for T"),
+        ({"labels": ["y", "x"]}, "labels y, x. Expected a classifier for T"),
+    ],
+)
+def test_wrong_teachers(facts, message):
+    known = {"head": "classification", "multi_label": False, "labels": ["x", "y"], "pair": None}
+    graph = types.SimpleNamespace(output={"logits": np.zeros([1, 2])})
+    teacher = types.SimpleNamespace(model=lambda: graph, **(known | facts))
+    with pytest.raises(ValueError, match="`teacher=it`: .*Expected") as error:
+        check_teacher(teacher, "it", SPEC)
+    assert str(error.value).startswith(f"`teacher=it`: {message}")
