@@ -1,4 +1,4 @@
-"""The answers of every head over REST and gRPC."""
+"""Models of every head, the server and the client together: answers over REST and gRPC, and the README's commands."""
 
 import pathlib
 import re
@@ -16,7 +16,7 @@ pytestmark = [pytest.mark.tensorflow, pytest.mark.slow]
 
 
 def test_answers_equal_those_of_the_keras_models(exported_heads, heads):
-    """The probes of each SavedModel contain the outputs of its Keras model; test_results.py makes answers of these."""
+    """The probes of each SavedModel have the outputs of its Keras model, of which `predict` makes answers."""
     with Client(f"127.0.0.1:{heads.port}") as rest, Client(f"127.0.0.1:{heads.grpc_port}", "grpc") as grpc:
         for folder in sorted(exported_heads.iterdir()):
             probe = read_json(folder / "3" / "assets.extra" / "probes.json")["serving_default"]
@@ -30,12 +30,15 @@ def test_answers_equal_those_of_the_keras_models(exported_heads, heads):
 
 def as_bytes(value):
     """Probes store each byte as a Latin-1 character."""
-    return [as_bytes(part) for part in value] if isinstance(value, list) else value.encode("latin-1")
+    if isinstance(value, list):
+        return [as_bytes(part) for part in value]
+    return value.encode("latin-1")
 
 
 def assert_same(found, expected, name):
     if found.dtype == object:
-        assert np.vectorize(str.encode, [object])(found).tolist() == as_bytes(expected), name
+        encoded = np.vectorize(str.encode, [object])(found)
+        assert encoded.tolist() == as_bytes(expected), name
     elif found.dtype.kind == "f":
         np.testing.assert_allclose(found, expected, rtol=0, atol=1e-5 * np.abs(expected).max(), err_msg=name)
     else:
@@ -44,19 +47,33 @@ def assert_same(found, expected, name):
 
 # The models in the examples of `saved_models/README.md`, and the keys of which each response has one.
 NAMES = {"sst2": "many_classes", "mrpc": "classes", "squad": "answers", "bert": "masks"}
-ANSWERS = ("predictions", "outputs", "results", "model_version_status", "model_spec")
+ANSWERS = {"predictions", "outputs", "results", "model_version_status", "model_spec"}
+
+
+def curl_commands():
+    """Returns the arguments of each curl command of the README."""
+    text = (pathlib.Path(__file__).parents[3] / "saved_models" / "README.md").read_text()
+    (block,) = re.findall(r"^curl .*?(?=^```)", text, re.MULTILINE | re.DOTALL)
+    commands = []
+    for word in shlex.split(block, comments=True):
+        if word == "curl":
+            commands.append([])
+        else:
+            commands[-1].append(word)
+    return commands
 
 
 def test_curl_commands_of_the_readme(heads):
-    text = (pathlib.Path(__file__).parents[3] / "saved_models" / "README.md").read_text()
-    (block,) = re.findall(r"^curl .*?(?=^```)", text, re.MULTILINE | re.DOTALL)
-    words = " ".join(map(shlex.quote, shlex.split(block, comments=True)))
-    lines = [line.strip() for line in words.split("curl ")[1:]]
-    assert len(lines) == 8
-    for line in lines:
-        *body, url = [part for part in shlex.split(line) if part != "-d"]
+    commands = curl_commands()
+    assert len(commands) == 8
+    for command in commands:
+        *body, url = [word for word in command if word != "-d"]
         path = urllib.parse.urlsplit(f"http://{url}").path
         for name, head in NAMES.items():
             path = path.replace(f"/{name}", f"/{head}")
-        status, answer = heads.send("POST" if body else "GET", path, body[0].encode() if body else None)
-        assert (status, bool(set(ANSWERS) & set(answer))) == (200, True), (line, answer)
+        if body:
+            status, answer = heads.send("POST", path, body[0].encode())
+        else:
+            status, answer = heads.send("GET", path)
+        assert status == 200, (command, answer)
+        assert ANSWERS & set(answer), (command, answer)

@@ -41,7 +41,9 @@ def browser():
 @pytest.fixture
 def visit(browser):
     """Opens the page of a server; on teardown, checks that it contacted no other host and logged no error."""
-    contexts, complaints, requests = [], [], []
+    contexts = []
+    complaints = []
+    requests = []
 
     def open_page(server, quiet=True, **options):
         context = browser.new_context(**options)
@@ -49,7 +51,11 @@ def visit(browser):
         contexts.append(context)
         page = context.new_page()
         host = f"127.0.0.1:{server.port}"
-        page.on("request", lambda request: requests.append((host, urllib.parse.urlsplit(request.url).netloc)))
+
+        def note(request):
+            requests.append((host, urllib.parse.urlsplit(request.url).netloc))
+
+        page.on("request", note)
         page.on("pageerror", lambda error: complaints.append(str(error)))
         if quiet:
             page.on("console", lambda message: complaints.append(message.text))
@@ -192,7 +198,10 @@ def test_answers_are_highlighted_in_the_context(visit, heads, client):
         found = [bars(page, number) for number in range(page.locator("#shown ol").count())]
         assert found.pop() == [("No answer", percent(none))]
         shares = answer["probabilities"] * (1 - none)
-        assert found == ([] if none > 0.5 else [expected_bars(answer["answers"], shares)])
+        if none > 0.5:
+            assert found == []
+        else:
+            assert found == [expected_bars(answer["answers"], shares)]
 
 
 def test_tags(visit, heads, client):
@@ -202,15 +211,19 @@ def test_tags(visit, heads, client):
     found = page.locator("#shown .text").evaluate("""text => [...text.childNodes].map((node) =>
       node.localName === 'mark' ? [...[...node.childNodes].map((n) => n.textContent), node.className] : [node.data])""")
     assert "".join(part[0] for part in found) == ODD
-    names = ("entities", "entity_types", "entity_scores", "entity_starts")
-    expected = [tuple(answer[name][index] for name in names) for index in range(answer["entity_count"])]
-    marks = [
-        (*part[:2], len("".join(text for text, *_ in found[:index]).encode()))
-        for index, part in enumerate(found)
-        if len(part) > 1
-    ]
+    marks = []
+    before = ""
+    for part in found:
+        if len(part) > 1:
+            text, label, _ = part
+            marks.append((text, label, len(before.encode())))
+        before += part[0]
+    expected = []
+    for index in range(answer["entity_count"]):
+        label = f"{answer['entity_types'][index]} {percent(answer['entity_scores'][index])}"
+        expected.append((answer["entities"][index], label, answer["entity_starts"][index]))
     assert len(marks) > 3
-    assert marks == [(text, f"{kind} {percent(score)}", start) for text, kind, score, start in expected]
+    assert marks == expected
     page.get_by_text("Tokens and tags").press("Enter")
     page.locator("#shown tbody").wait_for()
     rows = [tuple(row.locator("th, td").all_text_contents()) for row in page.locator("#shown tbody tr").all()]
@@ -235,7 +248,8 @@ def test_a_phone(visit, heads):
 
 
 def test_masks(visit, heads, client):
-    page, text = visit(heads), "é [MASK] c\n[MASK]."
+    page = visit(heads)
+    text = "é [MASK] c\n[MASK]."
     answer = predict(client, "masks", text=text)
     assert ask(page, "masks", text=text) == ", ".join(answer["tokens"][:, 0])
     for mask in range(2):
@@ -245,9 +259,13 @@ def test_masks(visit, heads, client):
     for piece in answer["tokens"][1]:
         button = page.locator("#shown ol").nth(1).get_by_role("button", name=piece, exact=True)
         button.click()
-        assert box.input_value() == ("é [MASK] c" + piece[2:] if piece[:2] == "##" else f"é [MASK] c\n{piece}") + "."
+        filled = f"é [MASK] c\n{piece}."
+        if piece.startswith("##"):
+            filled = f"é [MASK] c{piece[2:]}."
+        assert box.input_value() == filled
     button.click()
-    assert (box.input_value(), page.locator("[aria-pressed=true]").count()) == (text, 0)
+    assert box.input_value() == text
+    assert page.locator("[aria-pressed=true]").count() == 0
     assert ask(page, "masks", text="none") == "There is no [MASK] in the text"
     cut = "The [MASK] is beyond the longest text that the model takes"
     assert ask(page, "masks", text="a b " * 300 + "[MASK]") == cut
@@ -256,26 +274,31 @@ def test_masks(visit, heads, client):
 
 
 def test_next_sentence_choices_and_labels_of_ones_own(visit, heads, client):
-    page, parts = visit(heads), ["é b", MARKUP, "c d e"]
+    page = visit(heads)
+    parts = ["é b", MARKUP, "c d e"]
     share = predict(client, "masks", "next_sentence", text="a", pair="b c")["probability"]
     assert ("not" in ask(page, "masks", "next_sentence", text="a", pair="b c")) == (share < 0.5)
     assert dict(bars(page))["The second text follows"] == percent(share)
-    for model, name, few, message in (
-        ("choices", "choices", "one\n \n", "Enter at least 2 lines in “Choices, one per line”."),
-        ("sentences", "labels", " ", "Enter at least 1 line in “Labels, one per line”."),
-    ):
-        signature = "zero_shot" if name == "labels" else "serving_default"
-        answer = predict(client, model, signature, text="a", **{name: parts})
-        best = ask(page, model, signature if name == "labels" else None, text="a", **{name: "\n".join(parts) + "\n\n"})
-        assert best == (answer["label"] if name == "labels" else parts[answer["choice"]])
-        assert bars(page) == expected_bars(parts, answer["probabilities"])
-        page.locator(f"#field_{name}").fill(few)
-        press(page, "Ask")
-        assert failure(page) == message
+    lines = "\n".join(parts) + "\n\n"
+
+    answer = predict(client, "choices", text="a", choices=parts)
+    assert ask(page, "choices", text="a", choices=lines) == parts[answer["choice"]]
+    assert bars(page) == expected_bars(parts, answer["probabilities"])
+    page.locator("#field_choices").fill("one\n \n")
+    press(page, "Ask")
+    assert failure(page) == "Enter at least 2 lines in “Choices, one per line”."
+
+    answer = predict(client, "sentences", "zero_shot", text="a", labels=parts)
+    assert ask(page, "sentences", "zero_shot", text="a", labels=lines) == answer["label"]
+    assert bars(page) == expected_bars(parts, answer["probabilities"])
+    page.locator("#field_labels").fill(" ")
+    press(page, "Ask")
+    assert failure(page) == "Enter at least 1 line in “Labels, one per line”."
 
 
 def test_embeddings(visit, heads, client):
-    page, texts = visit(heads), ["a b", "é 🏔️ c", "d"]
+    page = visit(heads)
+    texts = ["a b", "é 🏔️ c", "d"]
     vectors = client.predict("vectors", texts)["embedding"]
     assert ask(page, "vectors", text="\n\n".join(texts)) == "3 texts, 32 values each"
     shown = np.array(page.locator(".heat td").all_text_contents(), float).reshape(3, 3)
@@ -296,14 +319,13 @@ def test_embeddings(visit, heads, client):
 
 
 def test_translations(visit, heads, client):
-    page, text = visit(heads), f"é {MARKUP} 🏔️"
+    page = visit(heads)
+    text = f"é {MARKUP} 🏔️"
     answer = predict(client, "translations", text=text)
     assert ask(page, "translations", "serving_default", text=text) == answer["translation"]
     rows = page.locator("#shown tbody tr").all()
-    assert [row.locator("th, td").all_text_contents() for row in rows] == [
-        [translation, f"{score:.2f}"]
-        for translation, score in zip(answer["translations"], answer["scores"], strict=True)
-    ]
+    for row, translation, score in zip(rows, answer["translations"], answer["scores"], strict=True):
+        assert row.locator("th, td").all_text_contents() == [translation, f"{score:.2f}"]
     ask(page, "translations", text="long " * 30)
     assert "cut off" in page.locator("#shown").text_content()
 
@@ -343,7 +365,9 @@ def test_a_pasted_table(visit, heads, client):
     choose(page, "classes")
     texts = ['say "a";\nb', ODD, "c", "d", " ", "é"]
     pairs = ["x", "y", "z; z", "", "x", "y"]
-    lines = [["sentence2", "id", "sentence1"], *([pair, "7", text] for text, pair in zip(texts, pairs, strict=True))]
+    lines = [["sentence2", "id", "sentence1"]]
+    for text, pair in zip(texts, pairs, strict=True):
+        lines.append([pair, "7", text])
     pasted = io.StringIO()
     csv.writer(pasted, delimiter=";").writerows([*lines, ["x", "8"], ["x", "9", "a", "more"]])
     page.get_by_label("Rows").fill(pasted.getvalue().replace("\r\n", "\n"))
@@ -353,9 +377,10 @@ def test_a_pasted_table(visit, heads, client):
     assert name == "table.answers.csv"
     assert header == [*lines[0], "label", "score", "score_yes", f"score_{MARKUP}", "score_نعم", *COUNTS, "error"]
     assert [row[:3] for row in rows[:6]] == lines[1:]
-    for row, text, pair in list(zip(rows, texts, pairs, strict=False))[:3]:
+    for row, text, pair in zip(rows[:3], texts[:3], pairs[:3], strict=True):
         answer = predict(client, "classes", text=text, pair=pair)
-        assert (row[3], row[-1]) == (answer["label"], "")
+        assert row[3] == answer["label"]
+        assert row[-1] == ""
         assert np.array(row[5:8], float) == pytest.approx(answer["probabilities"], abs=1e-4)
     assert errors == [
         "Row 4: column “sentence2” is empty",
@@ -450,16 +475,15 @@ def test_columns_that_are_chosen(visit, heads):
     assert page.locator("#column_text option").all_text_contents() == ["column 1", "Bemerkung", "Ort"]
     _, data, errors = answer_table(page)
     header, *rows = rows_of(data)
-    assert (header[:3], [row[:3] for row in rows], errors) == (
-        ["", "Bemerkung", "Ort"],
-        [["7", "Sehr schön", "Rom"], ["9", "Nie wieder", "Bonn"]],
-        [],
-    )
+    assert header[:3] == ["", "Bemerkung", "Ort"]
+    assert [row[:3] for row in rows] == [["7", "Sehr schön", "Rom"], ["9", "Nie wieder", "Bonn"]]
+    assert errors == []
 
 
 def test_a_dropped_file_in_batches(visit, heads, client, tmp_path):
     """A list of texts without a header; the server rejects one row, which is found in its batch."""
-    page, sizes = visit(heads, quiet=False), []
+    page = visit(heads, quiet=False)
+    sizes = []
     choose(page, "many_classes")
 
     def answer(route):
@@ -471,22 +495,26 @@ def test_a_dropped_file_in_batches(visit, heads, client, tmp_path):
 
     page.route("**/*:predict", answer)
     path = tmp_path / "texts.csv"
-    texts = ["bad 70" if number == 70 else f"a, b {number}" * (1 + number % 3) for number in range(300)]
+    texts = [f"a, b {number}" * (1 + number % 3) for number in range(300)]
+    texts[70] = "bad 70"
     path.write_text("\ufeff" + "\r\n".join(texts), encoding="utf-8")
     page.locator("#file").set_input_files(path)
     page.get_by_text("texts.csv: 300 rows.", exact=True).wait_for()
     assert page.locator("#file_name").text_content() == "texts.csv"
     name, data, errors = answer_table(page)
     header, *rows = rows_of(data.removeprefix(b"\xef\xbb\xbf"))
-    assert (name, data[:3]) == ("texts.answers.csv", b"\xef\xbb\xbf")
+    assert name == "texts.answers.csv"
+    assert data[:3] == b"\xef\xbb\xbf"
     assert header == ["column 1", "label", "score", *COUNTS, "error"]
     assert [row[0] for row in rows] == texts
-    assert (errors, rows[70][-1]) == (["Row 71: a bad text"], "a bad text")
+    assert errors == ["Row 71: a bad text"]
+    assert rows[70][-1] == "a bad text"
     assert max(sizes) == 32
     assert len(sizes) < 25
     answers = client.predict("many_classes", {"text": texts})
-    expected = [label for number, label in enumerate(answers["label"]) if number != 70]
-    assert [row[1] for number, row in enumerate(rows) if number != 70] == expected
+    labels = [row[1] for row in rows]
+    assert labels[:70] == answers["label"][:70].tolist()
+    assert labels[71:] == answers["label"][71:].tolist()
 
     path.write_bytes(b"caf\xe9")
     page.locator("#file").set_input_files(path)
@@ -510,9 +538,12 @@ def test_tables_of_all_heads(visit, heads, client):
         _, data, errors = answer_table(page)
         delimiter = "\t" if "\t" in text else ","
         header, *rows = rows_of(data, delimiter)
-        has_header = len(header) - len([*columns, *COUNTS, "error"]) > 1
-        inputs = text.split("\n")[0].split(delimiter) if has_header else ["column 1"]
-        assert (header, errors) == ([*inputs, *columns, *COUNTS, "error"], [])
+        outputs = [*columns, *COUNTS, "error"]
+        inputs = ["column 1"]
+        if len(header) - len(outputs) > 1:  # The table has a header.
+            inputs = text.split("\n")[0].split(delimiter)
+        assert header == inputs + outputs
+        assert errors == []
         assert all(len(row) == len(header) for row in rows)
     assert json.loads(rows[0][1]) == pytest.approx(client.predict("vectors", ["a, b"])["embedding"][0], abs=1e-5)
     # Offsets count characters, as in Python; `label` and `error` may be names of columns and of classes.
@@ -621,7 +652,8 @@ def test_keyboard_only_use(visit, heads):
 
 
 def test_curl_command_is_equivalent_and_a_reload_keeps_the_input(visit, heads, client):
-    page, text = visit(heads, permissions=["clipboard-read", "clipboard-write"]), ODD + """ it's "$HOME" `ls` \\ ! @a"""
+    page = visit(heads, permissions=["clipboard-read", "clipboard-write"])
+    text = ODD + """ it's "$HOME" `ls` \\ ! @a"""
     ask(page, "masks", "next_sentence", text=text, pair="b")
     page.get_by_text("The same request with curl").press("Enter")
     press(page, "Copy")
@@ -648,8 +680,10 @@ def test_no_horizontal_overflow(visit, heads):
     for model in page.get_by_label("Model").locator("option").all_text_contents():
         choose(page, model)
         for box in page.locator("textarea").all():
-            rows = "text,pair\n" + ("w" * 300 + ",b\n") * 3 + ",\n"
-            box.fill(rows if box.get_attribute("id") == "rows" else "w" * 300 + " [MASK] " + ODD)
+            text = "w" * 300 + " [MASK] " + ODD
+            if box.get_attribute("id") == "rows":
+                text = "text,pair\n" + ("w" * 300 + ",b\n") * 3 + ",\n"
+            box.fill(text)
         press(page, "Ask")
         headline(page)
         page.locator("#answer_all").click()
@@ -657,7 +691,7 @@ def test_no_horizontal_overflow(visit, heads):
         page.locator("details:not([open]) summary").evaluate_all("all => all.forEach(one => one.click())")
         for width in (360, 2400):
             page.set_viewport_size({"width": width, "height": 700})
-            assert (model, page.evaluate("document.documentElement.scrollWidth")) == (model, width)
+            assert page.evaluate("document.documentElement.scrollWidth") == width, model
 
 
 @pytest.fixture(scope="module")
@@ -691,10 +725,15 @@ def test_words_are_coloured_by_a_click(visit, explained):
     count = int(expected["word_count"])
     assert shown.all_text_contents() == list(expected["words"][:count])
     names = shown.evaluate_all("all => all.map(one => one.getAttribute('aria-label'))")
-    numbers = [f"{'−' if score < 0 else '+'}{abs(score):.2f}" for score in map(float, expected["scores"][:count])]
-    assert names == [f"{word} {number}" for word, number in zip(expected["words"], numbers, strict=False)]
     lines = shown.evaluate_all("all => all.map(one => getComputedStyle(one).borderBottomStyle)")
-    assert lines == ["dashed" if float(score) < 0 else "solid" for score in expected["scores"][:count]]
+    numbers = []
+    expected_lines = []
+    for score in expected["scores"][:count]:
+        sign = "−" if score < 0 else "+"
+        numbers.append(f"{sign}{abs(float(score)):.2f}")
+        expected_lines.append("dashed" if score < 0 else "solid")
+    assert names == [f"{word} {number}" for word, number in zip(expected["words"], numbers, strict=False)]
+    assert lines == expected_lines
     shown.first.focus()
     told = shown.first.evaluate("one => getComputedStyle(one, '::after').content")
     assert told == f'"{numbers[0]}"'
@@ -717,7 +756,9 @@ def test_the_strongest_window_is_marked(visit, explained):
     text = " ".join([ODD, MARKUP, "a b c d"])
     with Client(f"127.0.0.1:{explained.port}") as client:
         expected = predict(client, "windows", text=text)
-    start, end, windows = (int(expected[name]) for name in ("strongest_start", "strongest_end", "windows"))
+    start = int(expected["strongest_start"])
+    end = int(expected["strongest_end"])
+    windows = int(expected["windows"])
     content = text.encode()
     assert windows > 2
     ask(page, "windows", text=text)
