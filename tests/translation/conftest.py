@@ -12,7 +12,8 @@ CONFIG = TransformerConfig(23, 16, 2, 1, 2, 32, dropout=0.0, max_position_embedd
 
 def build(config, deviation=0.2):
     """Builds a model whose weights, biases too, differ from those of an initializer."""
-    model, rng = build_transformer(config), np.random.default_rng(0)
+    model = build_transformer(config)
+    rng = np.random.default_rng(0)
     for weight in model.weights:
         weight.assign(weight + rng.normal(0, deviation, weight.shape))
     return model

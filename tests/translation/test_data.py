@@ -2,8 +2,7 @@
 
 import pytest
 
-from keras_bert.translation import data, task
-from keras_bert.translation.run import open_vocabulary
+from keras_bert.translation import data
 
 
 @pytest.fixture
@@ -49,29 +48,3 @@ def test_blank_sides_are_left_out_and_named(files, caplog):
     assert "left out 4 pair(s) with an empty side, line(s) 2, 3, 4, ..." in caplog.text
     with pytest.raises(ValueError, match="all 1 pair\\(s\\) are left out: with an empty side"):
         data.without_blank(pairs.select([1]))
-
-
-def test_bleu_of_texts_without_spaces():
-    """Of eight characters, the last one is wrong: 7, 6, 5 and 4 of 8, 7, 6 and 5 n-grams are right."""
-    score, signature = task.bleu(["一二三四五六七九"], ["一二三四五六七八"], "zh")
-    assert score == pytest.approx(100 * (7 / 8 * 6 / 7 * 5 / 6 * 4 / 5) ** 0.25)
-    assert "tok:zh" in signature
-    assert task.bleu(["一二三四五六七九"], ["一二三四五六七八"])[0] == 0
-
-
-@pytest.mark.tensorflow
-def test_a_vocabulary_is_learned_until_a_run_has_begun(tmp_path):
-    for name, text in (("a", "one two\nthree\n"), ("b", "two one\nthree three\n")):
-        (tmp_path / name).write_text(text)
-    pairs = data.read(tmp_path / "a", tmp_path / "b")
-    folder = tmp_path / "run"
-    vocabulary = open_vocabulary(None, pairs, 280, folder)
-    learned = (folder / "vocab.txt").read_text()
-    (folder / "vocab.txt").write_text(f"{learned}more\n")  # Not learned anew, since nothing has changed.
-    assert open_vocabulary(None, pairs, 280, folder).pieces == (*vocabulary.pieces, "more")
-    assert open_vocabulary(folder / "vocab.txt", pairs, 1, tmp_path / "other").pieces[-1] == "more"
-    assert open_vocabulary(None, pairs, 281, folder).pieces == vocabulary.pieces
-    (folder / "runs").mkdir()
-    message = "contains a run with another vocabulary: `vocab_size` was 281, is 282. Choose another `output_dir`"
-    with pytest.raises(ValueError, match=message):
-        open_vocabulary(None, pairs, 282, folder)

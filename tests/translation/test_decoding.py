@@ -27,21 +27,26 @@ def compiled(function):
 def test_marian(golden, name):
     """Logits of transformers; for one model also beam search."""
     folder = golden / "marian" / name
-    found, model = dict(np.load(folder / "golden.npz")), marian.read(folder)
-    inputs = {name: found[name] for name in ("source_ids", "source_mask", "target_ids")}
-    outputs = model({**inputs, "target_mask": np.ones_like(found["target_ids"])})
+    found = dict(np.load(folder / "golden.npz"))
+    model = marian.read(folder)
+    inputs = {key: found[key] for key in ("source_ids", "source_mask", "target_ids")}
+    inputs["target_mask"] = np.ones_like(found["target_ids"])
+    outputs = model(inputs)
     np.testing.assert_allclose(outputs["logits"], found["logits"], atol=2e-5 * np.abs(found["logits"]).max())
     if name == "swish":
         return
-    ids, mask = (inputs[key].astype("int32") for key in ("source_ids", "source_mask"))
+    ids = inputs["source_ids"].astype("int32")
+    mask = inputs["source_mask"].astype("int32")
     search = functools.partial(beam_search, Decoder(model), max_length=16, start_id=60, end_id=0, forbidden=[60])
     answer = compiled(functools.partial(search, beam=Beam(4, 0.0)))(ids, mask)
-    best, expected = np.array(answer["ids"])[:, 0], found["beam4"][:, 1:]
+    best = np.array(answer["ids"])[:, 0]
+    expected = found["beam4"][:, 1:]
     np.testing.assert_array_equal(np.where(best < 0, 60, best)[:, : expected.shape[1]], expected)
     np.testing.assert_allclose(np.array(answer["scores"])[:, 0], found["beam4_scores"], atol=1e-4)
 
 
-START, END = 1, 2
+START = 1
+END = 2
 ENDS = {"start_id": START, "end_id": END}
 
 
@@ -59,52 +64,76 @@ def decoder(model):
 @pytest.fixture(scope="module")
 def sources():
     """Three sources, the second one padded."""
-    ids, mask = np.random.default_rng(0).integers(3, 11, (3, 6)), np.ones((3, 6), "int32")
+    ids = np.random.default_rng(0).integers(3, 11, (3, 6))
+    mask = np.ones((3, 6), "int32")
     mask[1, 4:] = 0
     return ids.astype("int32") * mask, mask
 
 
 def slow_logs(model, source, mask, starts):
     """Returns the log probabilities of the next token after lists of ids, by the whole model, in float64."""
-    target = np.zeros((2, 4, 9), "int32")  # Of one shape for all, so that the model is compiled once.
+    # Of one shape for all, so that the model is compiled once.
+    target_ids = np.zeros((4, 9), "int32")
+    target_mask = np.zeros((4, 9), "int32")
     last = [len(ids) for ids in starts]
     for row, ids in enumerate(starts):
-        target[0, row, : len(ids) + 1], target[1, row, : len(ids) + 1] = [START, *ids], 1
-    inputs = {"source_ids": source, "source_mask": mask}
-    inputs = {name: np.repeat(value[None], 4, axis=0) for name, value in inputs.items()}
-    inputs |= {"target_ids": target[0], "target_mask": target[1]}
+        target_ids[row, : len(ids) + 1] = [START, *ids]
+        target_mask[row, : len(ids) + 1] = 1
+    inputs = {
+        "source_ids": np.repeat(source[None], 4, axis=0),
+        "source_mask": np.repeat(mask[None], 4, axis=0),
+        "target_ids": target_ids,
+        "target_mask": target_mask,
+    }
     logits = model.predict_on_batch(inputs)["logits"][np.arange(len(starts)), last].astype("float64")
     return logits - scipy.special.logsumexp(logits, axis=-1, keepdims=True)
 
 
 def slow_beam(model, source, mask, beam, max_length, prefix=(), forbidden=()):
     """Returns the kept (score, ids) of one source, the best first."""
-    running, ended, done = [(0.0, [])], [], False
+    running = [(0.0, [])]
+    ended = []
     for step in range(max_length):
         candidates = []
         logs = slow_logs(model, source, mask, [ids for _, ids in running])
         for (score, ids), row in zip(running, logs, strict=True):
-            allowed = [prefix[step]] if step < len(prefix) else [id_ for id_ in range(11) if id_ not in forbidden]
+            allowed = [token for token in range(11) if token not in forbidden]
+            if step < len(prefix):
+                allowed = [prefix[step]]
             candidates += [(score + row[token], [*ids, token]) for token in allowed]
-        candidates = sorted(candidates, key=lambda one: -one[0])[: 2 * beam.size]
-        length = ((6 + step) / 6 if beam.normalization == "paper" else 1 + step) ** beam.length_penalty
-        is_end = [ids[-1] == END or step + 1 == max_length for _, ids in candidates]
-        ended += [
-            (score / length, ids)
-            for (score, ids), ends in zip(candidates[: beam.size], is_end, strict=False)
-            if ends and not done
-        ]
-        ended = sorted(ended, key=lambda one: -one[0])[: beam.size]
-        running = [one for one, ends in zip(candidates, is_end, strict=True) if not ends][: beam.size]
-        done = done or (len(ended) == beam.size and running and running[0][0] / length <= ended[-1][0])
-        if done or not running:
+        candidates = sorted(candidates, key=score_of)[: 2 * beam.size]
+        length = 1 + step
+        if beam.normalization == "paper":
+            length = (6 + step) / 6
+        penalty = length**beam.length_penalty
+
+        running = []
+        for place, (score, ids) in enumerate(candidates):
+            if ids[-1] != END and step + 1 < max_length:
+                running.append((score, ids))
+            elif place < beam.size:
+                ended.append((score / penalty, ids))
+        running = running[: beam.size]
+        ended = sorted(ended, key=score_of)[: beam.size]
+        if not running:
+            break
+        is_full = len(ended) == beam.size
+        if is_full and running[0][0] / penalty <= ended[-1][0]:
             break
     return ended
 
 
+def score_of(candidate):
+    """The key to sort candidates, the best first."""
+    return -candidate[0]
+
+
 def texts(ids):
     """Returns lists of generated ids."""
-    return [[row[row >= 0].tolist() for row in beams] for beams in keras.ops.convert_to_numpy(ids)]
+    generated = []
+    for beams in keras.ops.convert_to_numpy(ids):
+        generated.append([row[row >= 0].tolist() for row in beams])
+    return generated
 
 
 @pytest.mark.parametrize(
@@ -123,14 +152,16 @@ def test_slow_search(model, decoder, sources, beam, limits, options):
     def search(ids, mask):
         return beam_search(decoder, ids, mask, limits, **ENDS, beam=beam, **options)
 
-    # Lengths in a tensor are unknown to JAX's compiler.
-    answer = (compiled(search) if isinstance(limits, int) else search)(*sources)
-    scores, limits = keras.ops.convert_to_numpy(answer["scores"]), np.broadcast_to(limits, 3)
+    if isinstance(limits, int):  # Lengths in a tensor are unknown to JAX's compiler.
+        search = compiled(search)
+    answer = search(*sources)
+    scores = keras.ops.convert_to_numpy(answer["scores"])
+    limits_of_rows = np.broadcast_to(limits, 3)
     prefixes = options.get("prefix", np.full((3, 0), -1))
     for row, found in enumerate(texts(answer["ids"])):
         prefix = prefixes[row][prefixes[row] >= 0].tolist()
         one = (sources[0][row], sources[1][row])
-        expected = slow_beam(model, *one, beam, limits[row], prefix, options.get("forbidden", ()))
+        expected = slow_beam(model, *one, beam, limits_of_rows[row], prefix, options.get("forbidden", ()))
         assert found[: len(expected)] == [ids for _, ids in expected]
         np.testing.assert_allclose(scores[row][: len(expected)], [score for score, _ in expected], atol=1e-4)
         assert all(ids == [] for ids in found[len(expected) :])
@@ -161,12 +192,16 @@ def test_sampling(model, decoder, sources):
         error = np.sqrt(4000 * expected * (1 - expected)) + 1e-9
         assert np.abs((drawn - 4000 * expected) / error).max() < 4.5
     found, scores = draw(2, samples=5, seed=3)
-    again, other = draw(2, samples=5, seed=3)[0], draw(2, samples=5, seed=4)[0]
+    again, _ = draw(2, samples=5, seed=3)
+    other, _ = draw(2, samples=5, seed=4)
     assert found == again
     assert found != other
     for ids, score in zip(found, scores, strict=True):
-        steps = [slow_logs(model, source[0], mask[0], [ids[:end]])[0][token] for end, token in enumerate(ids)]
-        np.testing.assert_allclose(score, sum(steps), atol=1e-4)
+        total = 0.0
+        for end, token in enumerate(ids):
+            (logs,) = slow_logs(model, source[0], mask[0], [ids[:end]])
+            total += logs[token]
+        np.testing.assert_allclose(score, total, atol=1e-4)
 
 
 def _smallest_of(probabilities, total):
@@ -199,7 +234,8 @@ def test_one_trace_and_xla(sources, xla):
         return beam_search(decoder, ids, mask, 6, **ENDS, beam=Beam(3))
 
     if xla:
-        found, expected = tf.function(search, jit_compile=True, autograph=False)(*sources), search(*sources)
+        found = tf.function(search, jit_compile=True, autograph=False)(*sources)
+        expected = search(*sources)
         assert texts(found["ids"]) == texts(expected["ids"])
         np.testing.assert_allclose(found["scores"], expected["scores"], atol=1e-5)
         return

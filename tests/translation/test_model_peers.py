@@ -13,7 +13,9 @@ from tests.translation.conftest import build
 torch = pytest.importorskip("torch", reason="a peer, see `make peers`")
 transformers = pytest.importorskip("transformers", reason="a peer, see `make peers`")
 
-PAD, START, END = 3, 1, 2  # transformers fills with the end token instead of a padding token of 0.
+PAD = 3  # transformers fills with the end token instead of a padding token of 0.
+START = 1
+END = 2
 CONFIG = TransformerConfig(41, 24, 2, 2, 4, 48, dropout=0.0, max_position_embeddings=32)
 
 
@@ -42,7 +44,8 @@ def their_logits(twin, batch):
 def compare(model, twin):
     """Compares logits on a new batch."""
     batch = random_batch()
-    ours, theirs = keras.ops.convert_to_numpy(model(batch)["logits"]), their_logits(twin, batch)
+    ours = keras.ops.convert_to_numpy(model(batch)["logits"])
+    theirs = their_logits(twin, batch)
     real = batch["target_mask"].astype(bool)
     np.testing.assert_allclose(ours[real], theirs[real], atol=2e-5 * np.abs(theirs).max())
 
@@ -51,7 +54,7 @@ def test_their_models_open_here(tmp_path):
     torch.manual_seed(1)
     sizes = {name: value for name, value in CONFIG.to_huggingface().items() if name != "keras_bert"}
     config = transformers.MarianConfig(
-        **{**sizes, "activation_function": "gelu", "init_std": 0.3, "decoder_start_token_id": START},
+        **sizes | {"activation_function": "gelu", "init_std": 0.3, "decoder_start_token_id": START},
         pad_token_id=PAD,
         eos_token_id=END,
         forced_eos_token_id=None,
