@@ -64,8 +64,12 @@ def ops_run(function, *inputs):
         graphs = context.export_run_metadata().partition_graphs
     finally:
         context.disable_graph_collection()
-    inner = [function.node_def for graph in graphs for function in graph.library.function]
-    return [node.op for nodes in (*(graph.node for graph in graphs), *inner) for node in nodes]
+    ops = []
+    for graph in graphs:
+        ops += [node.op for node in graph.node]
+        for inner in graph.library.function:
+            ops += [node.op for node in inner.node_def]
+    return ops
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])

@@ -1,6 +1,7 @@
-"""Requests that TensorFlow Serving runs as one batch have the answers that they have alone, or it does not batch them.
+"""Signatures of every head and the documentation's recipes: a batch of requests has the answers that each has alone.
 
-Its rules, from `batching_session.cc`, `bundle_factory_util.cc` and `server.cc` of its release 2:
+Otherwise, no recipe batches them. The rules of TensorFlow Serving, from `batching_session.cc`,
+`bundle_factory_util.cc` and `server.cc` of its release 2:
 
 - `--enable_batching` is for all models; with `--enable_per_model_batching_parameters` only for those with a file
   `batching_params.pbtxt` beside their `saved_model.pb`. It is for all signatures of a model, each on its own.
@@ -9,6 +10,7 @@ Its rules, from `batching_session.cc`, `bundle_factory_util.cc` and `server.cc` 
 - Each output is cut into the rows of the requests. If dimension 0 is not the sum of the rows, all fail.
 """
 
+import itertools
 import re
 
 import numpy as np
@@ -28,10 +30,10 @@ from keras_bert.text.signatures import on_ids  # noqa: E402
 NLI = {"labels": ["entailment", "neutral", "contradiction"], "pair": True, "zero_shot": keras_bert.ZeroShot()}
 # The signatures that cannot be batched, besides `tokens`: their inputs are lists.
 LISTS = {"multiple_choice": ["serving_default"], "nli": ["zero_shot"], "projection": ["zero_shot"]}
-SLOW = ("translation",)
 # These have the signatures of `pretraining`, `classification` and `projection`.
 ALIKE = {"mlm", "untied", "regression", "embedding"}
-KINDS = [*(head for head in HEADS if head not in ALIKE), "translation", "nli"]
+KINDS = [head for head in HEADS if head not in ALIKE]
+KINDS.append("nli")
 PAGE = documents.blocks(documents.ROOT / "docs" / "tutorials" / "serving.md")
 RECIPES = [block.code for block in PAGE if "tensorflow/serving:" in block.code]
 RECIPES.append((documents.ROOT / "saved_models" / "docker-compose.yml").read_text())
@@ -42,32 +44,49 @@ def signatures(model_of, preprocessor, reversible):
     """Returns the signatures of a kind of export by name."""
 
     def build(kind):
-        model = model_of("classification" if kind == "nli" else kind)
-        options = NLI if kind == "nli" else OPTIONS.get(kind, {})
-        tokenizer = reversible if kind == "translation" else preprocessor
-        return {**build_signatures(model, tokenizer, **options), "tokens": on_ids(model)}
+        tokenizer = preprocessor
+        if kind == "nli":
+            model = model_of("classification")
+            options = NLI
+        else:
+            model = model_of(kind)
+            options = OPTIONS.get(kind, {})
+        if kind == "translation":
+            tokenizer = reversible
+        functions = dict(build_signatures(model, tokenizer, **options))
+        functions["tokens"] = on_ids(model)
+        return functions
 
     return build
 
 
 def request(function, size):
     """Returns the inputs of a request of `size` rows; free dimensions depend on the size, too."""
-    shapes = {spec.name: [size, *(axis or size + 2 for axis in spec.shape[1:])] for spec in function.input_signature}
-    return {spec.name: _values(spec, shapes[spec.name]) for spec in function.input_signature}
+    inputs = {}
+    for spec in function.input_signature:
+        axes = [axis or size + 2 for axis in spec.shape[1:]]
+        inputs[spec.name] = _values(spec, [size, *axes])
+    return inputs
 
 
 def _values(spec, shape):
+    """Returns an input of this shape: ids, masks, texts or `tf.train.Example`s."""
     if spec.dtype != tf.string:
-        values = np.zeros if spec.name in ("segment_ids", "mask_positions") else np.ones
-        return values(shape, "int32")
+        if spec.name in ("segment_ids", "mask_positions"):
+            return np.zeros(shape, "int32")
+        return np.ones(shape, "int32")
     texts = [chr(97 + index) * shape[0] for index in range(np.prod(shape))]
-    texts = [example(text=text.encode(), pair=text.encode()) for text in texts] if spec.name == "inputs" else texts
+    if spec.name == "inputs":
+        texts = [example(text) for text in texts]
     return np.array(texts, object).reshape(shape)
 
 
-def example(**texts):
-    feature = {name: tf.train.Feature(bytes_list=tf.train.BytesList(value=[b])) for name, b in texts.items()}
-    return tf.train.Example(features=tf.train.Features(feature=feature)).SerializeToString()
+def example(text):
+    """Returns a `tf.train.Example` whose two texts are this one."""
+    example = tf.train.Example()
+    for name in ("text", "pair"):
+        example.features.feature[name].bytes_list.value.append(text.encode())
+    return example.SerializeToString()
 
 
 def alone(function, inputs):
@@ -78,7 +97,8 @@ def alone(function, inputs):
 def together(function, requests):
     """Returns the answers to the requests of one batch; raises for FAILED_PRECONDITION."""
     joined = {}
-    ends = np.cumsum([len(next(iter(one.values()))) for one in requests])
+    sizes = [len(next(iter(inputs.values()))) for inputs in requests]
+    ends = np.cumsum(sizes).tolist()
     for name in requests[0]:
         parts = [one[name] for one in requests]
         if len({part.shape[1:] for part in parts}) > 1:
@@ -86,7 +106,10 @@ def together(function, requests):
         joined[name] = np.concatenate(parts)
     outputs = alone(function, joined)
     assert {value.shape[0] for value in outputs.values()} == {ends[-1]}
-    return [{name: np.split(value, ends)[index] for name, value in outputs.items()} for index in range(len(requests))]
+    answers = []
+    for start, end in itertools.pairwise([0, *ends]):
+        answers.append({name: value[start:end] for name, value in outputs.items()})
+    return answers
 
 
 def assert_same(answer, expected):
@@ -107,7 +130,7 @@ def is_batched(recipe, has_parameters=False):
     return flags.get("enable_batching") == "true" and (has_parameters or not per_model)
 
 
-@pytest.mark.parametrize("kind", [pytest.param(kind, marks=[pytest.mark.slow] * (kind in SLOW)) for kind in KINDS])
+@pytest.mark.parametrize("kind", [*KINDS, pytest.param("translation", marks=pytest.mark.slow)])
 def test_every_signature(signatures, kind):
     failed = []
     for name, function in signatures(kind).items():
@@ -120,7 +143,8 @@ def test_every_signature(signatures, kind):
         for one, answer in zip(requests, answers, strict=True):
             assert_same(answer, alone(function, one))
     assert failed == [*LISTS.get(kind, []), "tokens"]  # As the page says.
-    assert not [recipe for recipe in RECIPES if failed and is_batched(recipe)]
+    if failed:
+        assert not any(is_batched(recipe) for recipe in RECIPES)
 
 
 def test_the_recipes_and_the_parameters_of_the_page():
