@@ -52,7 +52,7 @@ def _whole_words(text, begin, end):
     if begin > 0:
         begin = max(begin, text.find(" ", begin, begin + _WORD) + 1)
     if end < len(text):
-        space = text.rfind(" ", end - _WORD, end)
+        space = text.rfind(" ", max(0, end - _WORD), end)
         if space >= 0:
             end = space
     return begin, end

@@ -46,8 +46,7 @@ def test_nearby_excerpts_are_merged():
 
 
 def test_without_spans_the_start_is_shown():
-    # Twice the 9 characters around a span, without the part of a word.
-    assert texts_of(excerpts(WORDS, [], {}, around=9)) == ["one two three four …"]
+    # Twice the 8 characters around a span, without the part of a word.
     assert texts_of(excerpts(WORDS, [], {}, around=8)) == ["one two three …"]
     assert texts_of(excerpts("short", [], {})) == ["short"]
 

@@ -4,22 +4,25 @@ import types
 
 import numpy as np
 import pytest
+from scipy.special import log_softmax
 
 import keras_bert
 from keras_bert.data.splits import Folds
 from keras_bert.data.token_rows import as_tensor
 from keras_bert.files import read_json
-from keras_bert.runs import finetuning
+from keras_bert.runs import cross_validation, finetuning
 from keras_bert.runs.cross_validation import CrossValidation
 from keras_bert.runs.finetuning import Plan
 from keras_bert.runs.hyperparameters import Hyperparameters
-from keras_bert.runs.results import ResultsWriter
+from keras_bert.runs.results import ExportedModel, ResultsWriter
 from keras_bert.runs.run import Run
 from keras_bert.tasks.base import Start
 from keras_bert.tasks.classification.data import own_data
 from keras_bert.tasks.classification.settings import ClassificationSettings
 from keras_bert.tasks.classification.task import ClassificationTask
 from keras_bert.training.program import value_key
+from tests.runs.fold_data import DATA, OPTIONS, TEXTS, WORDS
+from tests.runs.test_fold_results import rows_of_authors
 
 pytestmark = [pytest.mark.tensorflow, pytest.mark.usefixtures("eager")]
 LABELS = ["yes", "no", "no", "yes", "no", "yes", "no", "no", "yes", "no", "no"]
@@ -59,7 +62,7 @@ def trained(monkeypatch):
         }
 
     monkeypatch.setattr(Run, "train", train)
-    monkeypatch.setattr(ResultsWriter, "export_model", lambda self: None)
+    monkeypatch.setattr(ResultsWriter, "export_model", lambda self: ExportedModel(bert=None, parameters=0))
     monkeypatch.setattr(finetuning.Finetuning, "save", lambda self, model, logits, setting: calls.append("saved"))
     return calls
 
@@ -147,3 +150,148 @@ def test_options_that_need_dev_data(task, tmp_path):
             CrossValidation(Plan(task, {"seed": [1]}, Hyperparameters(**options), tmp_path, folds=Folds(3)))
     with pytest.raises(ValueError, match="`class_weight` must be None, 'balanced', which requires classes, or"):
         ClassificationTask(task.data, task.start, ClassificationSettings(sequence_length=8, class_weight="most"))
+
+
+def test_groups_that_cannot_be(checkpoint):
+    bert = keras_bert.load(checkpoint)
+    for options, message in (
+        ({"groups": "author"}, "`groups` are those of a cross-validation. Expected `folds`, too, such as folds=5"),
+        (
+            {"folds": 2, "groups": "writer"},
+            "`groups` must be a column of `texts`, or a list. Received: groups='writer'",
+        ),
+        ({"folds": 2, "groups": [1, 2]}, "`groups` must have a value for each of 12 rows. Received: 2 values"),
+        ({"folds": 13}, "`folds` must be from 2 to the number of different texts, 12: expected fewer"),
+        ({"folds": 2, "validation_split": 0.5}, "`folds` and `validation` exclude each other. Received: both"),
+    ):
+        with pytest.raises(ValueError) as error:
+            bert.fit(rows_of_authors(), **options, **OPTIONS)
+        assert str(error.value).startswith(message)
+
+
+@pytest.mark.parametrize(
+    "classes",
+    [["x", "z"], *(pytest.param(names, marks=pytest.mark.slow) for names in (["x", "y"], ["a", "b", "c"]))],
+    ids="-".join,
+)
+def test_folds_of_models_that_learn_other_rows_before(classes, checkpoint, tmp_path):
+    """Each fold does; a head with other classes does not go on."""
+    texts, targets = DATA["classification"]
+    before = [f"{text} k" for text in texts], [classes[row % len(classes)] for row in range(len(texts))]
+    bert = keras_bert.load(checkpoint).fit(texts, targets, folds=2, intermediate=before, output_dir=tmp_path, **OPTIONS)
+    assert len([*tmp_path.rglob("before_1")]) == 3  # Of two folds, and of the model to keep.
+    assert bert.labels == ["x", "y"]
+
+
+def test_folds_are_checked_before_the_first_one(checkpoint, tmp_path):
+    tags = [["B-K", *["O"] * (len(words) - 1)] if not row else ["O"] * len(words) for row, words in enumerate(WORDS)]
+    with pytest.raises(ValueError, match=r"fold \d of 2: .*nothing to learn.*Expected fewer folds, or more rows"):
+        keras_bert.load(checkpoint).fit(WORDS, tags, folds=2, output_dir=tmp_path, **OPTIONS)
+    assert not [*tmp_path.rglob("metrics.jsonl")]
+
+
+@pytest.fixture
+def finished(monkeypatch):
+    """The cross-validations that run, a list."""
+    found = []
+    run = cross_validation.CrossValidation.run
+
+    def noted(self):
+        found.append(self)
+        run(self)
+
+    monkeypatch.setattr(cross_validation.CrossValidation, "run", noted)
+    return found
+
+
+def cross_entropies(logits, golds):
+    """Returns the cross-entropy of each row."""
+    return -log_softmax(logits.astype("float64"), -1)[np.arange(len(golds)), golds]
+
+
+def test_classes_are_ranked_by_the_loss_of_the_kept_logits(checkpoint, finished, tmp_path):
+    texts, targets = DATA["classification"]
+    # The last text is the first one again, with another label.
+    bert = keras_bert.load(checkpoint)
+    checks = bert.check_labels([*texts, texts[0]], [*targets, "y"], folds=3, output_dir=tmp_path, **OPTIONS)
+    (runs,) = finished
+    logits = runs.grid_runs.logits("dev")["classification"]
+    golds = np.array([0 if target == "x" else 1 for target in [*targets, "y"]])
+    losses = cross_entropies(logits, golds)
+    repeated = [0, 12] if losses[0] > losses[12] else [12, 0]
+    others = [row for row in np.argsort(-losses, kind="stable").tolist() if row not in (0, 12)]
+    assert [check["row"] for check in checks] == repeated + others
+    np.testing.assert_allclose([check["loss"] for check in checks], losses[repeated + others], rtol=1e-6)
+    for check in checks:
+        assert check["label"] == "xy"[golds[check["row"]]]
+        assert check["predicted"] == "xy"[logits[check["row"]].argmax()]
+    assert [check["same_text"] for check in checks[:3]] == [[12 - repeated[0]], [12 - repeated[1]], []]
+    # Both are in the same fold, and nothing but the folds was trained.
+    folds = runs.grid_runs.assigned(1)
+    assert folds[0] == folds[12]
+    assert len(runs.grid_runs.results) == 3
+
+
+@pytest.mark.slow
+def test_tags_are_ranked_by_word(checkpoint, finished, tmp_path):
+    words, tags = DATA["tagging"]
+    checks = keras_bert.load(checkpoint).check_labels(words, tags, folds=3, output_dir=tmp_path, **OPTIONS)
+    (runs,) = finished
+    logits = runs.grid_runs.logits("dev")["words"]
+    labels = runs.task.labels
+    places = [(row, word) for row, sentence in enumerate(words) for word in range(len(sentence))]
+    losses = cross_entropies(logits, [labels.index(tags[row][word]) for row, word in places])
+    expected = [places[number] for number in np.argsort(-losses, kind="stable")]
+    assert [(check["row"], check["word"]) for check in checks] == expected
+    for check, (row, word) in zip(checks, expected, strict=True):
+        assert check["text"] == words[row][word]
+        assert check["label"] == tags[row][word]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["regression", "multi_label", "questions", "multiple_choice"])
+def test_other_tasks_rank_their_labels(name, checkpoint, finished, tmp_path):
+    texts, targets = DATA[name]
+    head = "encoder" if name == "questions" else None
+    bert = keras_bert.load(checkpoint, head=head)
+    checks = bert.check_labels(texts, targets, task=name, folds=3, output_dir=tmp_path, **OPTIONS)
+    (runs,) = finished
+    kept = runs.grid_runs.logits("dev")
+    assert sorted(check["row"] for check in checks) == list(range(12))
+    losses = np.array([check["loss"] for check in sorted(checks, key=lambda check: check["row"])])
+    if name == "regression":
+        expected = (kept["regression"][:, 0] - np.array(targets)) ** 2
+    elif name == "multi_label":
+        golds = np.array([["x" in target, "y" in target] for target in targets])
+        expected = np.logaddexp(0, np.where(golds, -1, 1) * kept["multi_label"]).mean(-1)
+    elif name == "multiple_choice":
+        expected = cross_entropies(kept["dev"], np.array(targets))
+    else:
+        assert all(0 <= loss <= 1 for loss in losses)
+        return
+    np.testing.assert_allclose(losses, expected, rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("texts", "targets", "options", "message"),
+    [
+        (TEXTS, ["x"] * 12, {}, "class"),
+        (TEXTS[:2], ["x", "y"], {"folds": 2}, "one fold alone"),
+        (TEXTS, ["x", None] * 6, {}, r"targets\[1\] is missing"),
+        (TEXTS[:5], ["x", "y", "x", "y", "x"], {"folds": 9}, "`folds` must be from 2 to"),
+        (TEXTS, ["x", "y"] * 6, {"pred_probs": []}, "makes its own predictions"),
+        (TEXTS, ["x", "y"] * 6, {"validation_split": 0.5}, "Expected no `validation_split`"),
+    ],
+)
+def test_bad_input_gets_one_line(texts, targets, options, message, checkpoint):
+    with pytest.raises(ValueError, match=message) as error:
+        keras_bert.load(checkpoint).check_labels(texts, targets, **{**OPTIONS, **options})
+    assert "\n" not in str(error.value)
+
+
+def test_a_model_that_may_have_seen_the_rows_is_refused(config, pieces, tmp_path):
+    model = keras_bert.build_classifier(keras_bert.build_encoder(config), 2)
+    keras_bert.save(model, tmp_path / "model", pieces, labels=["x", "y"], task="classification")
+    bert = keras_bert.load(tmp_path / "model")
+    with pytest.raises(ValueError, match="may have been trained on these rows"):
+        bert.check_labels(*DATA["classification"], folds=3, **OPTIONS)

@@ -1,126 +1,20 @@
-"""Labels to check: their order by a formula of its own, and the file that is corrected and trained on again."""
+"""The file of the rows to check is corrected and trained on again."""
 
 import csv
 import json
+import types
 
-import numpy as np
 import pytest
-from scipy.special import log_softmax
 
 pytest.importorskip("tensorflow")
 import keras_bert
-from keras_bert.runs import cross_validation
+from keras_bert.data.sources import PythonRows
+from keras_bert.reports.label_checks import JudgedLabel
+from keras_bert.runs import rows_to_check
 from tests.pipelines import programs
-from tests.runs.test_folds import DATA, OPTIONS, TEXTS
+from tests.runs.fold_data import DATA
 
 pytestmark = [pytest.mark.tensorflow, pytest.mark.usefixtures("eager")]
-
-
-@pytest.fixture
-def finished(monkeypatch):
-    """The cross-validations that run, a list."""
-    found = []
-    run = cross_validation.CrossValidation.run
-
-    def noted(self):
-        found.append(self)
-        run(self)
-
-    monkeypatch.setattr(cross_validation.CrossValidation, "run", noted)
-    return found
-
-
-def cross_entropies(logits, golds):
-    """Returns the cross-entropy of each row."""
-    return -log_softmax(logits.astype("float64"), -1)[np.arange(len(golds)), golds]
-
-
-def test_classes_are_ranked_by_the_loss_of_the_kept_logits(checkpoint, finished, tmp_path):
-    texts, targets = DATA["classification"]
-    # The last text is the first one again, with another label.
-    bert = keras_bert.load(checkpoint)
-    checks = bert.check_labels([*texts, texts[0]], [*targets, "y"], folds=3, output_dir=tmp_path, **OPTIONS)
-    (runs,) = finished
-    logits = runs.grid_runs.logits("dev")["classification"]
-    golds = np.array([0 if target == "x" else 1 for target in [*targets, "y"]])
-    losses = cross_entropies(logits, golds)
-    repeated = [0, 12] if losses[0] > losses[12] else [12, 0]
-    others = [row for row in np.argsort(-losses, kind="stable").tolist() if row not in (0, 12)]
-    assert [check["row"] for check in checks] == repeated + others
-    np.testing.assert_allclose([check["loss"] for check in checks], losses[repeated + others], rtol=1e-6)
-    for check in checks:
-        assert check["label"] == "xy"[golds[check["row"]]]
-        assert check["predicted"] == "xy"[logits[check["row"]].argmax()]
-    assert [check["same_text"] for check in checks[:3]] == [[12 - repeated[0]], [12 - repeated[1]], []]
-    # Both are in the same fold, and nothing but the folds was trained.
-    folds = runs.grid_runs.assigned(1)
-    assert folds[0] == folds[12]
-    assert len(runs.grid_runs.results) == 3
-
-
-@pytest.mark.slow
-def test_tags_are_ranked_by_word(checkpoint, finished, tmp_path):
-    words, tags = DATA["tagging"]
-    checks = keras_bert.load(checkpoint).check_labels(words, tags, folds=3, output_dir=tmp_path, **OPTIONS)
-    (runs,) = finished
-    logits = runs.grid_runs.logits("dev")["words"]
-    labels = runs.task.labels
-    places = [(row, word) for row, sentence in enumerate(words) for word in range(len(sentence))]
-    losses = cross_entropies(logits, [labels.index(tags[row][word]) for row, word in places])
-    expected = [places[number] for number in np.argsort(-losses, kind="stable")]
-    assert [(check["row"], check["word"]) for check in checks] == expected
-    for check, (row, word) in zip(checks, expected, strict=True):
-        assert check["text"] == words[row][word]
-        assert check["label"] == tags[row][word]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ["regression", "multi_label", "questions", "multiple_choice"])
-def test_other_tasks_rank_their_labels(name, checkpoint, finished, tmp_path):
-    texts, targets = DATA[name]
-    head = "encoder" if name == "questions" else None
-    bert = keras_bert.load(checkpoint, head=head)
-    checks = bert.check_labels(texts, targets, task=name, folds=3, output_dir=tmp_path, **OPTIONS)
-    (runs,) = finished
-    kept = runs.grid_runs.logits("dev")
-    assert sorted(check["row"] for check in checks) == list(range(12))
-    losses = np.array([check["loss"] for check in sorted(checks, key=lambda check: check["row"])])
-    if name == "regression":
-        expected = (kept["regression"][:, 0] - np.array(targets)) ** 2
-    elif name == "multi_label":
-        golds = np.array([["x" in target, "y" in target] for target in targets])
-        expected = np.logaddexp(0, np.where(golds, -1, 1) * kept["multi_label"]).mean(-1)
-    elif name == "multiple_choice":
-        expected = cross_entropies(kept["dev"], np.array(targets))
-    else:
-        assert all(0 <= loss <= 1 for loss in losses)
-        return
-    np.testing.assert_allclose(losses, expected, rtol=1e-5)
-
-
-@pytest.mark.parametrize(
-    ("texts", "targets", "options", "message"),
-    [
-        (TEXTS, ["x"] * 12, {}, "class"),
-        (TEXTS[:2], ["x", "y"], {"folds": 2}, "one fold alone"),
-        (TEXTS, ["x", None] * 6, {}, r"targets\[1\] is missing"),
-        (TEXTS[:5], ["x", "y", "x", "y", "x"], {"folds": 9}, "`folds` must be from 2 to"),
-        (TEXTS, ["x", "y"] * 6, {"pred_probs": []}, "makes its own predictions"),
-        (TEXTS, ["x", "y"] * 6, {"validation_split": 0.5}, "Expected no `validation_split`"),
-    ],
-)
-def test_bad_input_gets_one_line(texts, targets, options, message, checkpoint):
-    with pytest.raises(ValueError, match=message) as error:
-        keras_bert.load(checkpoint).check_labels(texts, targets, **{**OPTIONS, **options})
-    assert "\n" not in str(error.value)
-
-
-def test_a_model_that_may_have_seen_the_rows_is_refused(config, pieces, tmp_path):
-    model = keras_bert.build_classifier(keras_bert.build_encoder(config), 2)
-    keras_bert.save(model, tmp_path / "model", pieces, labels=["x", "y"], task="classification")
-    bert = keras_bert.load(tmp_path / "model")
-    with pytest.raises(ValueError, match="may have been trained on these rows"):
-        bert.check_labels(*DATA["classification"], folds=3, **OPTIONS)
 
 
 def untrained(trainer, *batches, evaluation=None, **options):
@@ -251,3 +145,33 @@ def test_articles_are_trained_on_again(checkpoint, tmp_path):
     assert first == sorted(first) == ranks[::2]
     assert len(set(seen)) == 24
     finetuned("pipelines.run_squad", tmp_path / "encoder", path, tmp_path / "second")
+
+
+def check_of(row, label, predicted, loss):
+    """Returns the `JudgedLabel` of a row of texts."""
+    return JudgedLabel(row=row, label=label, predicted=predicted, loss=loss, place=row + 1, text="a")
+
+
+def test_without_a_source_of_rows_there_is_no_file(tmp_path):
+    checks = [check_of(0, "x", "y", 1.0)]
+    assert rows_to_check.write(tmp_path, object(), ["a"], checks) is None
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_added_columns_have_names_that_no_row_has(tmp_path):
+    rows = [{"text": "a", "label": "x", "rank": 5}, {"text": "b", "label": "y"}]
+    examples = types.SimpleNamespace(file_rows=[0, 1])
+    checks = [check_of(1, "y", "x", 2.5), check_of(0, "x", "x", 0.123456789)]
+
+    name = rows_to_check.write(tmp_path, PythonRows("texts", rows), examples, checks)
+
+    lines = (tmp_path / name).read_text().splitlines()
+    first, second = map(json.loads, lines)
+    assert first == {"text": "b", "label": "y", "rank_": 1, "predicted": "x", "loss": 2.5}
+    assert second == {"text": "a", "label": "x", "rank": 5, "rank_": 2, "predicted": "x", "loss": 0.123457}
+
+
+def test_a_source_that_has_changed_is_named(tmp_path):
+    examples = types.SimpleNamespace(file_rows=[0, 4])
+    with pytest.raises(ValueError, match="texts has changed"):
+        rows_to_check.write(tmp_path, PythonRows("texts", [{"text": "a", "label": "x"}]), examples, [])
