@@ -73,18 +73,25 @@ def test_rows_of_several_classes_and_of_none():
     assert set(drawn.ravel().tolist()) == set(range(9))
 
 
+def have_a_class_in_common(one, other):
+    if isinstance(one, list):
+        return np.dot(one, other) > 0
+    return one == other
+
+
 @pytest.mark.parametrize(
     "targets", [[0, 1, 0, 2, 1, 0], [[1, 0, 0], [1, 1, 0], [0, 0, 1], [0, 0, 1], [0, 1, 0], [0, 0, 0]], [3] * 6]
 )
 def test_loss_is_that_of_a_loop_over_pairs(targets):
-    generator = np.random.default_rng(0)
-    vectors, weights = generator.normal(size=(6, 4)), np.array([1, 1, 1, 1, 1, 0])
+    """The last row is padding."""
+    vectors = np.random.default_rng(0).normal(size=(6, 4))
+    weights = np.array([1, 1, 1, 1, 1, 0])
     unit = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
-    similar, others = [], []
+    similar = []
+    others = []
     for first, second in itertools.combinations(range(5), 2):
         similarity = unit[first] @ unit[second]
-        one, other = np.array(targets[first]), np.array(targets[second])
-        if (one @ other > 0) if one.ndim else one == other:
+        if have_a_class_in_common(targets[first], targets[second]):
             similar.append((similarity - 1) ** 2)
         else:
             others.append(similarity**2)
