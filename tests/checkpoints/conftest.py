@@ -7,10 +7,11 @@ import shutil
 
 import numpy as np
 import pytest
+import safetensors.numpy
 
 import keras_bert
 from keras_bert.layers.registry import positions_of
-from tests.conftest import HEADS
+from tests.conftest import HEADS, to_numpy
 
 # The names of inputs in transformers.
 NAMES = {"token_ids": "input_ids", "segment_ids": "token_type_ids", "padding_mask": "attention_mask"}
@@ -96,3 +97,30 @@ def edit(path, **values):
         content = json.loads(path.read_text())
     content.update(values)
     path.write_text(json.dumps({key: value for key, value in content.items() if value is not None}))
+
+
+def rewrite(folder, change):
+    """Changes the tensors of a checkpoint on disk."""
+    values = safetensors.numpy.load_file(folder / "model.safetensors")
+    safetensors.numpy.save_file(change(values), folder / "model.safetensors")
+
+
+def without(part):
+    """Returns a change that leaves out tensors whose names have this part."""
+    return lambda values: {name: value for name, value in values.items() if part not in name}
+
+
+def token_table(bert):
+    """Returns the table of word embeddings."""
+    return to_numpy(bert.encoder.get_layer("token_embedding").embeddings)
+
+
+def shorten(name, length):
+    """Keeps the first bytes of a file, or drops the last ones."""
+    return lambda folder: (folder / name).write_bytes((folder / name).read_bytes()[:length])
+
+
+@pytest.fixture
+def saved_table(models):
+    """The token table of the saved model."""
+    return to_numpy(models("pretraining").get_layer("token_embedding").embeddings)

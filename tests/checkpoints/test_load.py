@@ -1,50 +1,23 @@
 """Variants of checkpoints written by other programs, and errors for damaged ones."""
 
-import dataclasses
 import fnmatch
 import json
 import logging
-import operator
 import re
 import shutil
 from types import SimpleNamespace
 
-import keras
-import ml_dtypes
 import numpy as np
 import pytest
 import safetensors.numpy
 
 import keras_bert
-from keras_bert.bert import LoadedBert
-from keras_bert.checkpoints import huggingface, loaded, weight_files
-from keras_bert.checkpoints.folder import Folder
-from keras_bert.checkpoints.tensors import fill, slots
-from tests.checkpoints.conftest import edit
+from keras_bert.checkpoints import weight_files
+from tests.checkpoints.conftest import edit, rewrite, shorten, token_table, without
 from tests.conftest import to_numpy
 
 
-def rewrite(folder, change):
-    """Changes the tensors of a checkpoint on disk."""
-    values = safetensors.numpy.load_file(folder / "model.safetensors")
-    safetensors.numpy.save_file(change(values), folder / "model.safetensors")
-
-
-def without(part):
-    return lambda values: {name: value for name, value in values.items() if part not in name}
-
-
-def table(bert):
-    return to_numpy(bert.encoder.get_layer("token_embedding").embeddings)
-
-
-@pytest.fixture
-def expected(models):
-    """The token table of the saved model."""
-    return to_numpy(models("pretraining").get_layer("token_embedding").embeddings)
-
-
-def test_old_names_tied_copies_and_buffers(folder, expected):
+def test_old_names_tied_copies_and_buffers(folder, saved_table):
     """As written by old versions of transformers."""
 
     def change(values):
@@ -57,7 +30,7 @@ def test_old_names_tied_copies_and_buffers(folder, expected):
     rewrite(folder, change)
     bert = keras_bert.load(folder, dtype="mixed_bfloat16")
     bert.pretrainer()
-    np.testing.assert_array_equal(table(bert), expected)
+    np.testing.assert_array_equal(token_table(bert), saved_table)
     assert bert.encoder.get_layer("block_0").compute_dtype == "bfloat16"
     assert repr(bert).endswith("L=1 H=32 A=4, head='pretraining')")
 
@@ -102,67 +75,6 @@ def test_masked_lm_only_without_pooler(folder, caplog):
     assert set(bert.pretrainer().output) == {"mlm_logits"}
     with pytest.raises(ValueError, match=r"lacks 2 tensor\(s\): cls.seq_relationship.weight \(2, 32\)"):
         bert.pretrainer(next_sentence=True)
-
-
-def test_new_weights_are_those_of_a_model_whose_encoder_was_drawn(folder, config):
-    """Of a head, and of a pooler that the folder lacks; what the checkpoint fills is not drawn."""
-    rewrite(folder, without("pooler"))
-    drawn = []
-    for open_encoder in (lambda: keras_bert.build_encoder(config), lambda: keras_bert.load(folder).encoder):
-        keras.utils.set_random_seed(1)
-        encoder = open_encoder()
-        layers = encoder.get_layer("pooler").dense, keras_bert.build_classifier(encoder, 3).get_layer("classifier")
-        drawn.append([to_numpy(layer.kernel) for layer in layers])
-    for first, second in zip(*drawn, strict=True):
-        assert np.any(first)
-        np.testing.assert_array_equal(first, second)
-
-
-def test_a_keras_file(models, tmp_path):
-    path = tmp_path / "mine.keras"
-    models("question_answering").save(path)
-    bert = keras_bert.load(path)
-    assert (bert.head, bert.vocabulary) == ("question_answering", None)
-    assert set(bert.model().output) == {"start_logits", "end_logits"}
-    path.write_bytes(path.read_bytes()[:1000])
-    with pytest.raises(ValueError, match=r"mine.keras: Keras cannot load this file"):
-        keras_bert.load(path)
-    inputs = keras.Input((3,))
-    keras.Model(inputs, keras.layers.Dense(1)(inputs)).save(path)
-    with pytest.raises(ValueError, match="`model` must come from a builder of keras_bert"):
-        keras_bert.load(path)
-
-
-def test_the_head_of_a_keras_file_is_left_out(models, saved, tmp_path):
-    """So it is for a model of KerasHub; what the head has stored of its options goes with it."""
-    models("classification").save(tmp_path / "mine.keras")
-    bert = keras_bert.load(tmp_path / "mine.keras", head="encoder")
-    assert (bert.head, bert.model().output.keys()) == ("encoder", {"sequence_output", "pooled_output"})
-    assert keras_bert.load(saved("pretraining"), head="encoder").metadata.head_options is None
-
-
-@pytest.mark.tensorflow
-def test_words_are_added_to_plain_models_only(folder, models, tmp_path):
-    bert = keras_bert.load(folder)
-    keras_bert.enable_lora(bert.model(), 2)
-    with pytest.raises(ValueError, match=r"`bert.model\(\)` must not have LoRA adapters"):
-        bert.add_words(["zoo"])
-    keras_bert.merge_lora(bert.model())
-    before = bert.model()
-    assert bert.add_words(np.array(["zoo"])).config.vocab_size == 51
-    for variable in before.trainable_variables:
-        variable.assign(0 * variable)
-    assert all(np.any(tensor.read()) for tensor in bert.checkpoint().tensors.values())
-    assert all(np.any(variable) for variable in bert.pretrainer().trainable_variables)
-    bert.encoder.get_layer("token_embedding").quantize("int8")
-    with pytest.raises(ValueError, match="`add_words` needs floats"):
-        bert.add_words(["cow"])
-    models("question_answering").save(tmp_path / "mine.keras")
-    mine = keras_bert.load(tmp_path / "mine.keras")
-    with pytest.raises(ValueError, match="mine.keras has no vocabulary"):
-        mine.add_words(["zoo"])
-    with pytest.raises(ValueError, match=r"mine.keras has no vocabulary. .* load\(..., tokenizer=folder\)"):
-        mine.preprocessor(8)
 
 
 def matching(files, patterns):
@@ -281,15 +193,8 @@ class TestNames:
             keras_bert.load(path)
 
 
-def shorten(name, length):
-    """Keeps the first bytes of a file, or drops the last ones."""
-    return lambda folder: (folder / name).write_bytes((folder / name).read_bytes()[:length])
-
-
 WEIGHTS = "model.safetensors"
 CUT_SHORT = "model.safetensors: not a readable safetensors file, it may be truncated"
-BIAS = "bert.encoder.layer.0.output.dense.bias"
-TABLE = "bert.embeddings.word_embeddings.weight"
 LABELS = (3, {"x": "a"}, {"0": None}, {"2": "a"}, {"0": "a", "2": "b"}, {"0": 1, "1": "1"}, {"0": "a", "00": "b"})
 OWN = {"head": "x", "task": 1, "pair": "no", "sequence_length": True, "keep_special_tokens": [1], "positions": 1}
 OWN |= {"head_options": [], "null_threshold": "0"}
@@ -301,8 +206,6 @@ CONFIGS += [({"keras_bert": {key: OWN[key]}}, f"`{key}` in `keras_bert` must be 
 CONFIGS += [({key: 10**12}, rf"`{key}` .* must be {SIZES[key]}, .*. Received: {key}=10{{12}}$") for key in SIZES]
 CLASSIFIER = {"architectures": ["BertForSequenceClassification"], "keras_bert": None}
 POINTER = "version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 12345\n"
-MORE = {"bert.x": np.zeros((3, 4), "float32")}
-UNTIED = {"cls.predictions.decoder.weight": np.zeros((50, 32), "float32")}
 
 
 @pytest.mark.parametrize(
@@ -323,25 +226,6 @@ UNTIED = {"cls.predictions.decoder.weight": np.zeros((50, 32), "float32")}
 )
 def test_a_wrong_config(folder, values, message):
     edit(folder / "config.json", **values)
-    with pytest.raises(ValueError, match=message):
-        keras_bert.load(folder).model()
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        (lambda values: values | UNTIED, "cls.predictions.decoder.weight differs from bert.embeddings.word_emb"),
-        (lambda values: values | MORE, r"1 tensor\(s\) do not fit .* bert.x \(3, 4\)"),
-        (lambda values: values | {TABLE: np.zeros(50, "float32")}, r"lacks a table emb.*weight. Received: \(50,\)"),
-        # 8-bit floats, which NumPy does not have.
-        (lambda values: values | {BIAS: values[BIAS].astype(ml_dtypes.float8_e4m3fn)}, "Received: dtype=F8_E4M3"),
-        (without(TABLE), "the checkpoint lacks a table embeddings.word_embeddings.weight. Received: none"),
-        (without(BIAS), r"lacks 1 tensor\(s\): encoder.layer.0.output.dense.bias \(32"),
-        (without("pooler.dense.bias"), r"lacks 1 tensor\(s\): pooler.dense.bias"),
-    ],
-)
-def test_wrong_tensors(folder, change, message):
-    rewrite(folder, change)
     with pytest.raises(ValueError, match=message):
         keras_bert.load(folder).model()
 
@@ -400,145 +284,6 @@ def test_labels(copy):
     edit(folder / "config.json", id2label={"0": "a", "1": "b"})
     with pytest.raises(ValueError, match="`id2label` has 2 labels, but the classification head has 3 classes"):
         keras_bert.load(folder).model()
-
-
-def test_a_wrong_shape_changes_no_variable(folder, build):
-    rewrite(folder, lambda values: values | {"bert.pooler.dense.bias": np.zeros(3, "float32")})
-    checkpoint = huggingface.read_model(Folder(folder))
-    encoder = build("encoder")
-    before = encoder.get_weights()
-    with pytest.raises(ValueError, match=r"pooler.dense.bias \(3,\), expected \(32,\)"):
-        fill(checkpoint, slots(keras_bert.describe(encoder)))
-    for left, right in zip(encoder.get_weights(), before, strict=True):
-        np.testing.assert_array_equal(left, right)
-
-
-def test_out_of_memory(folder, monkeypatch):
-    def full(*args, **kwargs):
-        raise MemoryError
-
-    monkeypatch.setattr(loaded, "build_encoder", full)
-    with pytest.raises(MemoryError, match=r"out of memory while loading [\d,]+ parameters \(0.0 GB in float32\)"):
-        keras_bert.load(folder)
-
-
-INDEX = "bert_model.ckpt.index"
-DATA = "bert_model.ckpt.data-00000-of-00001"
-
-
-@pytest.mark.tensorflow
-class TestGoogle:
-    @pytest.fixture
-    def google(self, copy):
-        return copy("pretraining", format="google")
-
-    def test_another_prefix(self, google, expected):
-        for path in google.glob("bert_model.ckpt*"):
-            path.rename(google / path.name.replace("bert_model.ckpt", "model.ckpt-1000"))
-        np.testing.assert_array_equal(table(keras_bert.load(google)), expected)
-
-    def test_a_folder_of_this_name_is_not_opened(self, google, expected, tmp_path):
-        """TensorFlow takes the path of a folder as that of the checkpoint which its file `checkpoint` names."""
-        (google / "bert_model.ckpt").mkdir()
-        (google / "bert_model.ckpt" / "checkpoint").write_text(f'model_checkpoint_path: "{tmp_path}/other"\n')
-        np.testing.assert_array_equal(table(keras_bert.load(google)), expected)
-
-    @pytest.mark.parametrize(
-        ("change", "message"),
-        [
-            (lambda folder: (folder / INDEX).unlink(), "expected one TensorFlow checkpoint, such as .* Received: none"),
-            (lambda folder: (folder / DATA).unlink(), "bert_model.ckpt: "),
-            (
-                lambda folder: edit(folder / "bert_config.json", hiden_size=32),
-                r"config.json: unknown key\(s\) hiden_size",
-            ),
-            (shorten(INDEX, 30), "bert_model.ckpt: (not a readable TensorFlow|not readable|the tensor)"),
-            (shorten(DATA, 400), "bert_model.ckpt: (not a readable TensorFlow|not readable|the tensor)"),
-        ],
-    )
-    def test_a_damaged_folder(self, google, change, message):
-        change(google)
-        with pytest.raises(ValueError, match=message):
-            keras_bert.load(google)
-
-    def test_googles_names_of_heads(self, saved):
-        import tensorflow as tf
-
-        prefixes = [str(saved(head, "google") / "bert_model.ckpt") for head in ("classification", "question_answering")]
-        first, second = (tf.train.load_checkpoint(prefix).get_variable_to_shape_map() for prefix in prefixes)
-        assert first["output_weights"] == [3, 32]
-        assert first["bert/encoder/layer_0/attention/self/query/kernel"] == [32, 32]
-        assert second["cls/squad/output_weights"] == [2, 32]
-
-
-def test_a_loaded_checkpoint_is_not_a_model(saved):
-    bert = keras_bert.load(saved("classification"))
-    for use in (keras_bert.build_classifier, keras_bert.build_multiple_choice, keras_bert.describe):
-        arguments = [2] if use is keras_bert.build_classifier else []
-        with pytest.raises(ValueError, match=r"pass `bert.encoder` to builders and `bert.model\(\)` to .*LoadedBert"):
-            use(bert, *arguments)
-    with pytest.raises(ValueError, match=r"`bert.model\(\)`"):
-        keras_bert.save(bert, "nowhere", None)
-    with pytest.raises(AttributeError, match=r"has no attribute 'compile'. Use `bert.encoder` .* or `bert.model\(\)`"):
-        bert.compile()
-    for name, end in (("nothing", ""), ("predct", ". Did you mean 'predict'\\?"), ("_predict", "")):
-        with pytest.raises(AttributeError, match=f"LoadedBert has no attribute '{name}'{end}$"):
-            getattr(bert, name)
-    for name, message in (
-        ("from_pretrained", r"no attribute 'from_pretrained': keras_bert.load\(path_or_name\) opens a checkpoint"),
-        ("predict_proba", "`predict` returns probabilities: `score` and `scores` of each answer$"),
-        ("model.fit", r"`bert.model` is a method, .* Use `bert.fit`, .* on texts, or bert.model\(\).fit on token ids"),
-    ):
-        with pytest.raises(AttributeError, match=message):
-            operator.attrgetter(name)(bert)
-    assert "same one in each call" in LoadedBert.model.__doc__
-    assert bert.model() is bert.model()
-    with pytest.raises(ValueError, match="`sequence_length` must be at most 40, the number of positions of "):
-        bert.preprocessor(41)
-    with pytest.raises(TypeError, match="unexpected keyword argument 'pair'"):
-        bert.classifier(2, pair=False)  # Would change nothing.
-
-
-def test_what_a_loaded_checkpoint_shows(saved):
-    """Its labels and its length; methods and the facts that people ask for."""
-    bert = keras_bert.load(saved("classification"))
-    start = f"LoadedBert({str(saved('classification'))!r}, L=1 H=32 A=4, head='classification'"
-    assert (bert.labels, repr(bert)) == (None, f"{start})")
-    bert.labels = ["a", "b"]
-    bert.sequence_length = 128
-    assert repr(bert) == f"{start}, labels=['a', 'b'], sequence_length=128)"
-    bert.labels = list("abcdefg")
-    assert repr(bert) == f"{start}, labels=['a', 'b', 'c', 'd', 'e', ... 7 in all], sequence_length=128)"
-    shown = [name for name in dir(bert) if not name.startswith("_")]
-    assert {"fit", "predict", "save", "labels", "results", "encoder"} <= set(shown)
-    assert sum(not callable(getattr(bert, name)) for name in shown) <= 10
-    assert all(hasattr(bert, field.name) for field in dataclasses.fields(bert.metadata))
-
-
-@pytest.mark.tensorflow
-def test_attention(eager, saved):
-    bert = keras_bert.load(saved("encoder"), attention_scores=True)
-    tokens, attention = bert.attention(("ab c", "d"))
-    assert tokens == ["[CLS]", "a", "##b", "c", "[SEP]", "d", "[SEP]"]
-    inputs = bert.preprocessor(7)((["ab c"], ["d"]))
-    np.testing.assert_allclose(attention, np.concatenate(bert.encoder(inputs)["attention_scores"]), atol=1e-6)
-    assert attention.shape == (1, 4, 7, 7)
-    tokens, _ = keras_bert.load(saved("pretraining")).attention("a [MASK].")
-    assert tokens == ["[CLS]", "a", "[MASK]", "[UNK]", "[SEP]"]
-    with pytest.raises(ValueError, match=r"`text` must be a string or a tuple of two strings. Received: text=\['a'\]"):
-        bert.attention(["a"])
-
-
-def test_the_present_weights_include_a_pooler_that_the_head_does_not_read(saved):
-    """A new one, if the folder has none; what is trained from them must start with the same one each time."""
-    bert = keras_bert.load(saved("token_classification"))
-    bert.model()
-    start = LoadedBert(bert.checkpoint())
-    again = LoadedBert(start.checkpoint())
-    assert start.identity == again.identity
-    np.testing.assert_array_equal(start.encoder.get_weights()[-1], again.encoder.get_weights()[-1])
-    # A new pooler is no other model to resume from, as a new head is none.
-    assert LoadedBert(keras_bert.load(saved("token_classification")).checkpoint()).identity == start.identity
 
 
 def test_a_left_to_right_classifier_of_transformers(config, pieces, tmp_path):
