@@ -29,16 +29,10 @@ def predict(stub):
     """Sends a Predict request."""
 
     def send(model, signature="", version=None, label=None, only=(), timeout=20, **inputs):
-        request = predict_pb2.PredictRequest(output_filter=only)
-        spec = request.model_spec
-        spec.name = model
-        spec.signature_name = signature
-        if version is not None:
-            spec.version.value = version
-        if label is not None:
-            spec.version_label = label
-        for name, value in inputs.items():
-            request.inputs[name].CopyFrom(tf.make_tensor_proto(value))
+        number = None if version is None else {"value": version}
+        spec = {"name": model, "signature_name": signature, "version": number, "version_label": label}
+        tensors = {name: tf.make_tensor_proto(value) for name, value in inputs.items()}
+        request = predict_pb2.PredictRequest(model_spec=spec, inputs=tensors, output_filter=only)
         return stub.Predict(request, timeout=timeout)
 
     return send
