@@ -7,7 +7,12 @@ from keras_bert.runs import grid
 
 
 def test_settings_and_folder_names():
-    every = [{"rate": rate, "seed": seed} for rate in (1, 2) for seed in (3, 4)]
+    every = [
+        {"rate": 1, "seed": 3},
+        {"rate": 1, "seed": 4},
+        {"rate": 2, "seed": 3},
+        {"rate": 2, "seed": 4},
+    ]
     assert grid.settings(rate=[1, 2], seed=[3, 4]) == every
     for values in ([], [1, 1]):
         with pytest.raises(ValueError, match=r"`rate` must be a non-empty list without duplicates. Received: rate=\["):
@@ -30,8 +35,10 @@ def test_statistics_and_best():
     assert grid.ranked(results, "f1") == [results[1], results[2], results[0]]
     # Ties are in the order of their losses, then their settings, not of their runs.
     assert grid.ranked([result(0.5, seed=10), result(0.5, seed=2)], "f1")[0]["setting"] == {"seed": 2}
-    closer, other = result(0.5, seed=3), result(0.5, seed=1)
-    closer["scores"]["loss"], other["scores"]["loss"] = 0.1, 0.2
+    closer = result(0.5, seed=3)
+    other = result(0.5, seed=1)
+    closer["scores"]["loss"] = 0.1
+    other["scores"]["loss"] = 0.2
     assert grid.ranked([other, closer], "f1") == [closer, other]
     # A diverged run is never the best, in any order.
     diverged = result(float("nan"), rate=3, seed=0)

@@ -21,7 +21,8 @@ class SeedRun(Run):
     """A run whose logits equal the seed; one without a score diverges."""
 
     def finish(self):
-        seed, folder = self.setting["seed"], self.folder
+        seed = self.setting["seed"]
+        folder = self.folder
         (folder / "snapshots").mkdir()
         (folder / "best").mkdir()
         (folder / "before" / "snapshots").mkdir(parents=True)
@@ -48,11 +49,11 @@ class Runs(Finetuning):
 
 
 @pytest.fixture
-def run(tmp_path):
+def run(tmp_path, monkeypatch):
     def run(seeds, **options):
         write = options.pop("write", True)
         runs = Runs(Plan(TASK, {"seed": seeds}, Hyperparameters(), tmp_path, **options))
-        runs.grid_runs.write = write
+        monkeypatch.setattr(runs.grid_runs, "write", write)
         runs.run()
         return runs.grid_runs
 

@@ -27,7 +27,8 @@ def curve(losses=(0.7, 0.5), scores=(0.8,), metric="f1"):
 
 
 def dev_of(rows=50, classes=2):
-    rng, texts = np.random.default_rng(0), [f"text {row}" for row in range(rows)]
+    rng = np.random.default_rng(0)
+    texts = [f"text {row}" for row in range(rows)]
     targets = rng.integers(0, classes, rows).tolist()
     return {"text": texts, "pair": texts, "targets": targets, "logits": rng.normal(size=(rows, classes))}
 
@@ -173,7 +174,8 @@ def test_curves_of_many_runs(write):
 
 def test_long_curves_keep_their_extremes(write):
     losses = [*np.linspace(1, 0.5, 9_999).tolist(), 2.0]
-    losses[4321], losses[7000] = 3.0, 0.1
+    losses[4321] = 3.0
+    losses[7000] = 0.1
     points, _ = polylines(figures(write(run_curves={"a": curve(losses)}))[0]).values()
     assert 500 < len(points) <= 1002
     heights = [y for _, y in points]  # In SVG, y increases downwards.
@@ -282,7 +284,8 @@ def test_confusion_matrix(write):
 
 def test_confusions_of_300_classes(write):
     dev = dev_of(3000, 300)
-    dev["targets"][:7], dev["logits"][:7, 250] = [11] * 7, 100
+    dev["targets"][:7] = [11] * 7
+    dev["logits"][:7, 250] = 100
     page = write(labels=[f"class {number}" for number in range(300)], dev=dev)
     assert list(page.sections)[2:4] == ["Confusions", "Classes"]
     rows = rows_of(page.sections["Confusions"], "list")
@@ -296,7 +299,8 @@ def test_confusions_of_300_classes(write):
 
 def test_classes(write):
     # Class 3 has no example; classes 2 and 4 are never predicted.
-    targets, predictions = [0, 0, 0, 1, 1, 2], [0, 0, 1, 1, 3, 1]
+    targets = [0, 0, 0, 1, 1, 2]
+    predictions = [0, 0, 1, 1, 3, 1]
     dev = {"text": ["x"] * 6, "pair": None, "targets": targets, "logits": np.eye(5)[predictions]}
     rows = rows_of(write(labels=list("abcde"), dev=dev).sections["Classes"], "list")
     found = precision_recall_fscore_support(targets, predictions, labels=range(5), zero_division=np.nan)
@@ -322,7 +326,8 @@ def test_several_labels(write, tmp_path):
     labels = ["a", "b<", "c"]
     targets = np.array([[1, 0, 0], [1, 1, 0], [0, 0, 0], [1, 0, 0], [1, 1, 0]])
     probabilities = np.array([[0.9, 0.1, 0.1], [0.2, 0.7, 0.4], [0.45, 0.55, 0.25], [0.1, 0.2, 0.9], [0.8, 0.4, 0.1]])
-    thresholds, fields = [0.5, 0.6, 0.3], {"texts": {"text": list("vwxyz")}, "place": [5, 6, 7, 8, 9]}
+    thresholds = [0.5, 0.6, 0.3]
+    fields = {"texts": {"text": list("vwxyz")}, "place": [5, 6, 7, 8, 9]}
     logits = np.log(probabilities / (1 - probabilities))
     sections, errors = judge_sets(labels, targets, logits, thresholds, **fields).report()
     page = write(sections=sections, errors=errors)
@@ -370,7 +375,8 @@ def test_regression(write):
     heads = [text_of(head) for head in having(page.root, "head")]
     assert heads[0] == "row 3 · target 2 · predicted 4 · error 2"
     assert [head.split()[1] for head in heads] == ["3", "1", "2"]
-    dots, (line,) = having(page.root, "cloud")[0], having(page.root, "diagonal")
+    dots = having(page.root, "cloud")[0]
+    (line,) = having(page.root, "diagonal")
     (x0, y0), (x1, y1), (x2, y2) = [(float(dot.get("cx")), float(dot.get("cy"))) for dot in dots]
     assert x2 - x1 == pytest.approx(x1 - x0, abs=0.11)
     assert y1 - y2 == pytest.approx(6 * (y0 - y1), abs=0.6)
