@@ -86,8 +86,9 @@ def main(arguments):
 
 
 def _rows(arguments, bert):
-    """Returns the rows of the file, `None` for none, and their texts as dicts."""
+    """Returns an iterator over the `AskedRow`s of the file, of the arguments or of lines."""
     from keras_bert.answering import prediction_files
+    from keras_bert.data.sources import AskedRow
     from keras_bert.heads.registry import answering
     from keras_bert.tasks.registry import stored_settings, task_of
 
@@ -113,7 +114,7 @@ def _rows(arguments, bert):
         texts = prediction_files.from_lines(arguments.input, lines, allowed)
     else:
         texts = _texts_of_positional(list(arguments.positional), allowed)
-    return ((None, text) for text in texts)
+    return (AskedRow(None, text) for text in texts)
 
 
 def _texts_of_positional(texts, allowed):

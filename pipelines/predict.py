@@ -254,7 +254,7 @@ def main(arguments):
 
 
 def _rows(arguments, model):
-    """Returns an iterator over the rows of the file, or `None` without any, and the texts as dicts."""
+    """Returns an iterator over the `AskedRow`s of the file, of the arguments or of lines."""
     from keras_bert.answering import prediction_files
 
     if arguments.question:
@@ -275,8 +275,10 @@ def _rows(arguments, model):
 
 
 def _without_records(texts):
-    """Returns an iterator over texts that are in no file of rows."""
-    return ((None, text) for text in texts)
+    """Returns an iterator over the `AskedRow`s of texts that are in no file of rows."""
+    from keras_bert.data.sources import AskedRow
+
+    return (AskedRow(None, text) for text in texts)
 
 
 def _check_positional(arguments, model):

@@ -9,7 +9,7 @@ import numpy as np
 from keras_bert.data import choices as multiple_choice
 from keras_bert.data import in_memory
 from keras_bert.data.formats import source
-from keras_bert.data.sources import Place
+from keras_bert.data.sources import AskedRow, Place
 from keras_bert.data.text_files import is_blank, without_formula
 from keras_bert.files import LinesFile, csv_text, json_text
 from keras_bert.heads.answer_forms import form_of
@@ -36,15 +36,14 @@ _AROUND = 200  # Number of context characters to show on each side of an answer.
 
 def read_texts(path, allowed, **columns):
     """Returns the rows of a source, or of the file of a path, as dicts of strings, see `stream_texts`."""
-    return [texts for _, texts in stream_texts(path, allowed, **columns)]
+    return [row.texts for row in stream_texts(path, allowed, **columns)]
 
 
 def stream_texts(path, allowed, text_column=None, pair_column=None, choice_columns=None, known=None, words=False):
-    """Yields the rows of a source, or of the file of a path: as they are, and their texts.
+    """Yields an `AskedRow` for each row of a source, or of the file of a path.
 
-    Texts are dicts of strings; `choices` is a list of strings. Other columns are ignored; texts may be empty, except
-    for multiple choice. There, the row as it is is `None` in a table without names of columns. For columns see
-    `columns_of`; for those of choices `data.choices.read`. With `words`, of a tagger, a text may be a list of words,
+    Other columns are ignored; texts may be empty, except for multiple choice. For columns see `columns_of`; for those
+    of choices `data.choices.read`. With `words`, of a tagger, a text may be a list of words,
     whose column may have one of the names of `data.in_memory.WORDS`.
     """
     origin = source(path)
@@ -57,14 +56,14 @@ def stream_texts(path, allowed, text_column=None, pair_column=None, choice_colum
     wanted = columns_of(origin, allowed, text_column, pair_column, choice_columns, known)
     is_empty = True
     arguments = {column: _ARGUMENTS.get(name) for name, column in wanted.items()}
-    for line, record in origin.stream(arguments):
+    for number, record in origin.stream(arguments):
         if isinstance(record, ValueError):
             raise record
-        place = Place(origin, line)
+        place = Place(origin, number)
         texts = {}
         for name, column in wanted.items():
             texts[name] = _checked_value(place, column, record[column], words)
-        yield record, texts
+        yield AskedRow(record, texts)
         is_empty = False
     if is_empty:
         raise ValueError(f"{origin}: no rows")
@@ -143,7 +142,7 @@ def _listed_names(names):
 
 
 def stream_own(path, convert):
-    """Yields the rows of a file as they are, dicts by column, twice: a task of its own rows takes them.
+    """Yields an `AskedRow` for each row of a file, whose texts are the row as it is: a task of its own rows takes it.
 
     `convert` is a function of the place of a row and the row, which raises for one that the task cannot read.
     """
@@ -153,7 +152,7 @@ def stream_own(path, convert):
         if isinstance(record, ValueError):
             raise record
         convert(origin.place(number), record)
-        yield record, record
+        yield AskedRow(record, texts=record)
         is_empty = False
     if is_empty:
         raise ValueError(f"{origin}: no rows")

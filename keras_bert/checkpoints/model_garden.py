@@ -110,9 +110,10 @@ def stored_names(stored):
             numbers.append(int(match[1]))
     if not numbers:
         return {}
+    last = max(numbers)  # The pooler: the encoders of the Model Garden always have one.
     names = {}
     for path, name in paths.items():
-        ours = _our_name(path, last=max(numbers))
+        ours = _our_name(path, last)
         if ours:
             names[ours] = name
     for path, name in paths.items():
@@ -145,8 +146,8 @@ def _names_by_number(paths):
     """Returns the names of the tensors of a SavedModel by ours; its `paths` number the variables in a fixed order.
 
     The order, that of the layers, is all that tells them apart: embeddings, blocks, pooler. A SavedModel with any other
-    number of variables, such as one without a pooler, is refused; a checkpoint without one is opened, see
-    `LoadedModels.has_pooler`.
+    number of variables, such as one without a pooler, is refused; `LoadedModels.has_pooler` tells what becomes of
+    checkpoints of other formats without one.
     """
     count = sum(re.fullmatch(r"variables/\d+", path) is not None for path in paths)
     variables_of_block = 2 * len(_BLOCK)  # A weight and a bias of each layer.

@@ -129,8 +129,9 @@ def _metadata_of_cross_encoder(folder, kinds, checkpoint):
             f"Received: {', '.join(kinds)}; {_OMIT} them"
         )
     # Newer ones store it next to `modules.json`; the head reads it where older ones have it.
-    config = inner.config | {"sentence_transformers": {"activation_fn": _activation(folder, inner.config)}}
-    with _naming(folder / SETTINGS):
+    activation = _activation(folder, inner.config)
+    config = inner.config | {"sentence_transformers": {"activation_fn": activation}}
+    with _naming(folder / SETTINGS):  # Where another activation is to be written, whichever file this one is from.
         return head_named(opened_by("CrossEncoder")).read_config(config, metadata)
 
 

@@ -33,7 +33,8 @@ def lines(path, start=0, stop=math.inf, longest=math.inf):
     """Yields `(place, line)`, the byte offset and the bytes, of the lines of a file that start in a range.
 
     In a `.gz`, bytes are counted after decompression. Lines of more than `longest` bytes are split, after a space if
-    possible; white space at the end of a line stays with the part before it.
+    possible, and so is one of exactly as many at the end of a file, without a line end. White space at the end of a
+    line stays with the part before it, so that such a line may be one part after all.
     """
     size = -1 if longest == math.inf else longest
     try:

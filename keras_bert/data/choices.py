@@ -28,7 +28,7 @@ from keras_bert.data.choice_labels import (
 from keras_bert.data.choice_layouts import COLUMNS_TO_ANSWER, NamedColumns, find_layout
 from keras_bert.data.conversion import converted, readable
 from keras_bert.data.formats import source
-from keras_bert.data.sources import PythonRows
+from keras_bert.data.sources import AskedRow, PythonRows
 from keras_bert.data.task_data import Rows
 
 _LOG = logging.getLogger("keras_bert")
@@ -110,9 +110,9 @@ def read(path, text=None, choices=None, label=None, first_label=None, labeled=Tr
 
 
 def stream_texts(path, text=None, choices=None):
-    """Yields each row of a source or file, and a dict of its text and its choices, see `read`; labels are ignored.
+    """Yields an `AskedRow` for each row of a source or file, with its text and its choices, see `read`.
 
-    Of a table without names of columns, the row is `None`.
+    Labels are ignored.
     """
     original = source(path)
     origin = _flattened(original)
@@ -124,7 +124,7 @@ def stream_texts(path, text=None, choices=None):
     _warn_of_texts(origin, _texts_aside(layout, first_rows))
     is_flattened = origin is not original
     original_rows = original.stream()
-    for line, row in itertools.chain(first_rows, rows):
+    for number, row in itertools.chain(first_rows, rows):
         if isinstance(row, ValueError):
             raise row
         if is_flattened:
@@ -133,8 +133,8 @@ def stream_texts(path, text=None, choices=None):
             record = None
         else:
             record = row
-        example = _read_example(layout, None, origin.place(line), row)
-        yield record, {"text": example.text, "choices": example.choices}
+        example = _read_example(layout, None, origin.place(number), row)
+        yield AskedRow(record, {"text": example.text, "choices": example.choices})
 
 
 def with_columns(texts, known=None):
@@ -156,7 +156,7 @@ def with_columns(texts, known=None):
     if rows[0].keys() == {"text", "choices"} or not (columns.all or _has_known_layout(rows[0])):
         return rows if in_memory.is_frame(texts) else texts
     origin = PythonRows("texts", rows)
-    asked = [text for _, text in stream_texts(origin, columns.text, columns.choices)]
+    asked = [row.texts for row in stream_texts(origin, columns.text, columns.choices)]
     return asked[0] if is_single else asked
 
 

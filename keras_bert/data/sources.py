@@ -5,7 +5,7 @@
 
 import functools
 import json
-from typing import Any
+from typing import Any, NamedTuple
 
 from keras_bert.checks import similar
 from keras_bert.data.text_files import valid_text
@@ -158,6 +158,13 @@ class Place:
 
     def __str__(self):
         return self.source.place(self.number)
+
+
+class AskedRow(NamedTuple):
+    """A row to answer: what is written beside its answer, and what a model takes of it."""
+
+    record: dict | list | None  # As it stands in its file; `None` without a file, or without names of columns.
+    texts: dict  # Strings by input; those of choices are lists.
 
 
 def value_or_error(function, *arguments):

@@ -18,7 +18,7 @@ from keras_bert.exporting import assets
 from keras_bert.exporting.fused_layers import ReadByGraphs, fused
 from keras_bert.exporting.int8 import in_int8
 from keras_bert.exporting.int8_ranges import calibrated, probed
-from keras_bert.exporting.model_facts import AnsweringParts, check_same_model, model_facts
+from keras_bert.exporting.model_facts import AnsweringParts, check_same_export, model_facts
 from keras_bert.exporting.probes import longest_probe, probes_of
 from keras_bert.files import check_replaceable, replacing
 from keras_bert.heads.class_settings import checked_labels
@@ -199,7 +199,7 @@ def export(
     _check_probes_fit(preprocessor, pair)
     facts = model_facts(parts, example=example, score_range=score_range, columns=columns, task=task)
     if not overwrite:
-        check_same_model(directory, facts)
+        check_same_export(directory, facts)
     signatures = _all_signatures(model, parts, add_signatures, explain)
     _check_example(signatures["serving_default"], example)
     if precision is not None:

@@ -15,9 +15,8 @@ from keras_bert.text.preprocessor import TextPreprocessor
 from keras_bert.text.tokenizer_options import VOCABULARY_OPTIONS
 from keras_bert.version import __version__
 
-# The facts that make another model: all that answers depend on, but for weights and the options of an export. An export
-# of an earlier version lacks the last ones.
-# Facts of which each makes another model; so does another order of the labels.
+# Facts of which each makes another model, and so does another order of the labels: all that answers depend on, but for
+# weights and the options of an export. An export of an earlier version lacks the last ones.
 _MODEL = ("head", "multi_label", "labels", "pair", "vocabulary", "config", "lowercase", "tokenizer", "graph")
 _NOT_OF_GRAPH = ("multi_label", "sequence_length")  # Options of heads that are a fact of their own, or of an export.
 # Settings of training, on which no answer depends.
@@ -129,7 +128,7 @@ def _graph_facts(description):
     return graph
 
 
-def check_same_model(directory, facts):
+def check_same_export(directory, facts):
     """Raises an error if a folder has a SavedModel of another model than that of these facts.
 
     It may have other weights, and its export other options, such as `sequence_length` and `thresholds`.

@@ -171,24 +171,27 @@ class ByteLevelTokenizer(Tokenizer, tf.Module):
     def _trimmed(self, ids, starts, ends):
         """Returns the places of pieces, in bytes, without the spaces at their ends, as RoBERTa's post-processor does.
 
-        A piece of spaces alone keeps an empty place, at its end.
+        A piece of spaces alone keeps an empty place, at its end; the space that was added before a text has one at its
+        start. White space around added tokens is no part of them: `Literals` trims it.
         """
         leading = tf.gather(self._leading, ids.values)  # Numbers of bytes to trim.
         trailing = tf.gather(self._trailing, ids.values)
         begin = starts.values
-        if self._prefix:
-            # As in the Rust library, one leading space is not trimmed of the first piece, nor of another one that
-            # begins at 0: it may be the space that was added before the text.
-            is_first = tf.ragged.range(ids.row_lengths()).values == 0
-            may_be_added = (is_first | (starts.values == 0)) & (leading == 1)
-            begin = tf.where(is_first & (starts.values == 1), 0, starts.values)
-            # A piece that is the added space alone has the place of the character after it: all of it is trimmed.
-            is_space = tf.gather(self._is_space, ids.values)
-            spaces = tf.where(is_space, ends.values - begin, leading)
-            leading = tf.where(may_be_added, 0, spaces)
-            trailing = tf.where(is_space, spaces, trailing)
-        start = tf.minimum(begin + leading, ends.values)
+        if not self._prefix:
+            start = tf.minimum(begin + leading, ends.values)
+            end = tf.maximum(ends.values - trailing, start)
+            return ids.with_values(start), ids.with_values(end)
+
+        # As in the Rust library, one leading space is not trimmed of the first piece, nor of another one that begins at
+        # 0: it may be the space that was added before the text.
+        is_first = tf.ragged.range(ids.row_lengths()).values == 0
+        may_be_added = (is_first | (begin == 0)) & (leading == 1)
+        begin = tf.where(is_first & (begin == 1), 0, begin)
+        start = tf.minimum(begin + tf.where(may_be_added, 0, leading), ends.values)
         end = tf.maximum(ends.values - trailing, start)
+        # The added space alone has the place of the character after it.
+        is_added_space = may_be_added & tf.gather(self._is_space, ids.values)
+        end = tf.where(is_added_space, start, end)
         return ids.with_values(start), ids.with_values(end)
 
 

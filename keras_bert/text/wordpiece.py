@@ -331,7 +331,9 @@ def _options_of_settings(values, config):
         return _options_beside_pieces(config)
     if config.class_name in _BERT_CLASSES | {_MPNET}:
         return _options_of_class(values, config)
-    return {}  # Classes that take everything from `tokenizer.json`, such as PreTrainedTokenizerFast.
+    # Classes that take everything from `tokenizer.json`: those of any algorithm, such as PreTrainedTokenizerFast, and
+    # those of the others. An unknown class is refused before, by `tokenizer_files`.
+    return {}
 
 
 def _word_options(settings):

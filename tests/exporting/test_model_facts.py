@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import keras_bert
-from keras_bert.exporting.model_facts import AnsweringParts, check_same_model, model_facts
+from keras_bert.exporting.model_facts import AnsweringParts, check_same_export, model_facts
 
 pytestmark = pytest.mark.tensorflow
 
@@ -79,26 +79,26 @@ def written(folder, facts):
 def test_what_makes_another_model(pieces, tmp_path):
     folder = written(tmp_path, facts_of(pieces))
     for change in SAME:
-        check_same_model(folder, facts_of(pieces, **change))
+        check_same_export(folder, facts_of(pieces, **change))
     for name, change in OTHER.items():
         change = dict(change)
         vocabulary = keras_bert.Vocabulary(pieces, **change.pop("vocabulary", {}))
         with pytest.raises(ValueError, match=f"^the folder has the SavedModel of another model: `{name}`"):
-            check_same_model(folder, facts_of(vocabulary, **change))
+            check_same_export(folder, facts_of(vocabulary, **change))
     with pytest.raises(ValueError, match="another model: `vocabulary.sha256`"):
-        check_same_model(folder, facts_of([*pieces[:-1], "zz"]))
+        check_same_export(folder, facts_of([*pieces[:-1], "zz"]))
 
 
 def test_what_makes_another_encoder(pieces, tmp_path):
     """The pooling does; the length of its training does not, and an export of an earlier version tells less."""
     facts = facts_of(pieces, head="embedding", options={"pooling": "mean"})
     folder = written(tmp_path / "new", facts)
-    check_same_model(folder, facts_of(pieces, head="embedding", options={"sequence_length": 9}))
+    check_same_export(folder, facts_of(pieces, head="embedding", options={"sequence_length": 9}))
     other = facts_of(pieces, head="embedding", options={"pooling": "cls"})
     with pytest.raises(ValueError, match="another model: `graph.head.pooling` was 'mean', is 'cls'"):
-        check_same_model(folder, other)
+        check_same_export(folder, other)
     earlier = {name: value for name, value in facts.items() if name not in ("graph", "tokenizer")}
     folder = written(tmp_path / "old", earlier)
-    check_same_model(folder, other)
+    check_same_export(folder, other)
     with pytest.raises(ValueError, match="another model: `lowercase` was True, is False"):
-        check_same_model(folder, facts_of(pieces, head="embedding", text={"lowercase": False}))
+        check_same_export(folder, facts_of(pieces, head="embedding", text={"lowercase": False}))
