@@ -310,7 +310,7 @@ def test_passages_that_are_not_added(bert, quick, copy, passages, message):
     [
         ("x", "the index has no passage with the id 'x'$"),
         (["x", "1", "y"], "the index has no passage with the id 'x', and 1 others$"),
-        ([1.5], "`ids`: column `id` must be a string or an integer. Received: 1.5"),
+        ([1.5], "`ids`: column `id` .*Received: 1.5"),
         (list("012345678"), "`ids` must leave a passage in the index. Received: all of its 9"),
     ],
 )
@@ -468,7 +468,7 @@ def test_a_model_that_gives_nan(bert, tmp_path, monkeypatch):
         ([{"text": "a", "id": 1}, "b"], {}, "passages 1 and 2 have the id '1'. Expected unique ids"),
         ([b"a"], {}, r"`passages\[0\]` must be a string, a `Passage` or a dict with `text`. Received: b'a'"),
         ([{"text": "a", "title": 5}], {}, "`title` must be a string"),
-        ([Passage(" ", "a")], {}, r"`passages\[0\]`: column `id` must be a string or an integer. Received: ' '"),
+        ([Passage(" ", "a")], {}, r"`passages\[0\]`: column `id` .*Received: ' '"),
         (["a"], {"dtype": "int4"}, "`dtype` must be float16 or int8. Received: dtype='int4'"),
         (["a"], {"similarity": "l2"}, "`similarity` must be one of cosine, dot. Received: similarity='l2'"),
         (["a"], {"block": 0}, "`block` must be a positive integer. Received: block=0"),

@@ -128,5 +128,5 @@ def test_the_case_is_that_of_a_preprocessor():
 
 def test_other_vocabularies_are_refused(golden):
     unigram = Vocabulary(golden / "hf_world" / "unigram_bert" / "tokenizer.json")
-    with pytest.raises(ValueError, match="expected a vocabulary of WordPiece. Received: a Unigram model"):
+    with pytest.raises(ValueError, match="WordPiece.*a Unigram model"):
         BertTokenizer(unigram)

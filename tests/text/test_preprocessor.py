@@ -390,7 +390,7 @@ def refusing():
 
 def test_long_texts_are_refused(refusing):
     assert ids(refusing(["a b c", ""])) == [[2, 9, 10, 11, 3], [2, 3, 0, 0, 0]]
-    message = r"texts\[1\] has 6 tokens, more than the 5 that the model reads, and `long_texts` is 'refuse'"
+    message = r"texts\[1\] has 6 tokens.* 5 .*`long_texts` is 'refuse'"
     with pytest.raises(ValueError, match=message):
         refusing(["a", "a b c a"])
 
