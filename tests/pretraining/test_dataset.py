@@ -23,7 +23,8 @@ SHORT = Numbered(random_documents(0, documents=30, sentences=(6, 12), words=(1, 
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory):
     """Writes folders of the same text: `pairs`, compressed, `static`, and `rows` without pairs."""
-    folder, rows = tmp_path_factory.mktemp("reading"), Masking(0.3, whole_word=True)
+    folder = tmp_path_factory.mktemp("reading")
+    rows = Masking(0.3, whole_word=True)
     SOURCE.generate(folder / "pairs", Settings(LENGTH), shards=3, compress=True)
     SOURCE.generate(folder / "static", Settings(LENGTH, static=True), shards=3)
     SOURCE.generate(folder / "rows", Settings(LENGTH, next_sentence=False, masking=rows), shards=3)
@@ -33,15 +34,17 @@ def folders(tmp_path_factory):
 def examples(found):
     """Returns `{name: (examples, ...)}` of batches, without rows of weight 0 and with the ids before masking."""
     keep = np.concatenate([weights for _, _, weights in found]) > 0
-    values = {
-        name: np.concatenate([(inputs | targets)[name] for inputs, targets, _ in found])[keep]
-        for name in found[0][0] | found[0][1]
-    }
-    return {**values, "unmasked": unmasked(values, values)}
+    features = [inputs | targets for inputs, targets, _ in found]
+    values = {}
+    for name in features[0]:
+        whole = np.concatenate([batch[name] for batch in features])
+        values[name] = whole[keep]
+    return values | {"unmasked": unmasked(values, values)}
 
 
 def unmasked(inputs, targets):
-    ids, (rows, columns) = inputs["token_ids"].copy(), np.nonzero(targets["mask_weights"])
+    ids = inputs["token_ids"].copy()
+    (rows, columns) = np.nonzero(targets["mask_weights"])
     ids[rows, inputs["mask_positions"][rows, columns]] = targets["mask_labels"][rows, columns]
     return ids
 
@@ -91,12 +94,17 @@ def test_order_and_masks_depend_on_seed_epoch_and_step(folders):
         tf.random.set_seed(len(found))  # The global seed has no effect.
         found.append(read(seed, epoch))
     assert_equal(found[0], read(0, 0))
-    drawn = [inputs["mask_positions"] for some in found for inputs, _, _ in some]
+    drawn = []
+    for some in found:
+        drawn.extend(inputs["mask_positions"] for inputs, _, _ in some)
     for one, other in itertools.combinations(drawn, 2):
         # 5 of 30 positions are masked.
-        common = sum(len(set(some) & set(others)) for some, others in zip(one.tolist(), other.tolist(), strict=True))
+        common = 0
+        for positions, others in zip(one.tolist(), other.tolist(), strict=True):
+            common += len(set(positions) & set(others))
         assert common < 0.5 * one.size
-    for one, other in itertools.combinations([examples(some)["unmasked"] for some in found], 2):
+    whole_texts = [examples(some)["unmasked"] for some in found]
+    for one, other in itertools.combinations(whole_texts, 2):
         assert (one != other).any(axis=1).mean() > 0.9
 
 
@@ -107,7 +115,8 @@ def test_masking_defaults_to_settings_of_the_folder(folders):
     assert found["mask_weights"].sum() > 0.28 * lengths.sum()
     masking = Masking(0.1, 2, mask_share=1, random_share=0)
     found = examples(batches(Records(folders / "rows", batch_size=7, masking=masking)))
-    weights, lengths = found["mask_weights"] > 0, found["padding_mask"].sum(1).tolist()
+    weights = found["mask_weights"] > 0
+    lengths = found["padding_mask"].sum(1).tolist()
     assert weights.sum(1).tolist() == [min(2, max(1, round(0.1 * length))) for length in lengths]
     now = np.take_along_axis(found["token_ids"], found["mask_positions"], 1)[weights]
     assert set(now) == {MASK}
@@ -124,7 +133,10 @@ def test_evaluation_is_deterministic(folders):
         for record in tf.data.TFRecordDataset(str(path)).as_numpy_iterator():
             files[number].append(tf.train.Example.FromString(record).features.feature["input_ids"].int64_list.value[:])
     longest = max(map(len, files))
-    expected = [row for begin in range(0, longest, 16) for file in files for row in file[begin : begin + 16]]
+    expected = []
+    for begin in range(0, longest, 16):
+        for rows_of_file in files:
+            expected.extend(rows_of_file[begin : begin + 16])
     np.testing.assert_array_equal(examples(found)["unmasked"], expected)
 
 
@@ -152,7 +164,8 @@ def test_causal_targets(folders):
 def google_record(rng, static=True, lacking=()):
     """Returns a record like those of Google's `create_pretraining_data.py`."""
     size = int(rng.integers(8, LENGTH + 1))
-    first, padding = int(rng.integers(3, size - 2)), LENGTH - size
+    first = int(rng.integers(3, size - 2))
+    padding = LENGTH - size
     words = rng.integers(FIRST, len(SOURCE.pieces), size - 3).tolist()
     features = {
         "input_ids": [CLS, *words[: first - 2], SEP, *words[first - 2 :], SEP] + [PAD] * padding,
@@ -232,7 +245,8 @@ def packed_examples(found):
 
 
 def test_packed_rows_contain_every_example_once(short):
-    records, stored = PackedRecords(short, batch_size=7), numbered.arrays(short)
+    records = PackedRecords(short, batch_size=7)
+    stored = numbered.arrays(short)
     lengths = stored["input_mask"].sum(1)
     expected = collections.Counter(
         (*ids[:length], *segments[:length], *label)
@@ -242,7 +256,8 @@ def test_packed_rows_contain_every_example_once(short):
     )
     assert (records.num_examples, records.tokens) == (len(lengths), lengths.sum())
     assert records.steps * 7 * LENGTH == records.computed < 1.15 * records.tokens < 0.8 * LENGTH * len(lengths)
-    found, first = batches(records, 1), next(records.dataset(0).as_numpy_iterator())
+    found = batches(records, 1)
+    first = next(records.dataset(0).as_numpy_iterator())
     assert len(found) == records.steps
     assert packed_examples(found) == expected
     for inputs, targets, weights in found:  # 15% of the tokens of each row are masked.
@@ -305,7 +320,9 @@ def test_truncated_files_are_reported_by_name(tmp_path, name):
     ends = [len(whole)]
     if name == "a.tfrecord":  # A file truncated between two records looks complete.
         ends = list(itertools.accumulate(16 + example.ByteSize() for example in made))
-        cuts = {end + step for end in [0, *ends] for step in (-9, -4, -1, 1, 8, 12, 99)}
+        cuts = set()
+        for end in [0, *ends]:
+            cuts.update(end + step for step in (-9, -4, -1, 1, 8, 12, 99))
     else:
         cuts = {1, len(whole) // 2, *range(len(whole) - 9, len(whole), 4)}
     for size in sorted(size for size in cuts if 0 < size < len(whole)):

@@ -109,7 +109,8 @@ def test_two_processes_write_identical_files(corpus, tmp_path, monkeypatch):
 
     arguments = {"vocabulary": SOURCE.pieces, "settings": SETTINGS["static"], "shards": 20}
     generate(corpus, tmp_path / "one", **arguments)
-    jobs, builder = [], module._builder
+    jobs = []
+    builder = module._builder
     monkeypatch.setattr(module.processes, "Workers", Workers)
     monkeypatch.setattr(module, "_builder", lambda *arguments: jobs.append(arguments) or builder(*arguments))
     generate(corpus, tmp_path / "two", **arguments, workers=2)
@@ -153,7 +154,8 @@ def test_interrupted_runs_resume(corpus, wholes, tmp_path, name, line):
         path = tmp_path / "unfinished" / path
         if path not in before:
             path.write_bytes(b"half of")
-    lines, now = [], {}
+    lines = []
+    now = {}
 
     def progress(found):
         lines.append(found)
@@ -173,7 +175,12 @@ def test_finished_folders_are_not_modified(corpus, tmp_path):
     lines = []
     arguments = {"vocabulary": SOURCE.pieces, "settings": SETTINGS["pairs"], "shards": 2}
     manifest = generate(corpus, tmp_path, **arguments, progress=lines.append)
-    assert lines == [f"{done} {number} of 2 shards" for done in ("tokenized", "wrote") for number in (1, 2)]
+    assert lines == [
+        "tokenized 1 of 2 shards",
+        "tokenized 2 of 2 shards",
+        "wrote 1 of 2 shards",
+        "wrote 2 of 2 shards",
+    ]
     # Files left by a run that was interrupted before its last step.
     (tmp_path / "unfinished").mkdir()
     (tmp_path / "unfinished" / "settings.json").write_text("{}")
@@ -220,7 +227,9 @@ def test_empty_corpora(tmp_path):
     (tmp_path / "marks.txt").write_text("\u200b\n\n\ufeff\n \n\r\n\t\n")
     (tmp_path / "empty.gz").write_bytes(gzip.compress(b""))
     (tmp_path / "rows.jsonl").write_text('{"text": ""}\n{"text": " "}\n')
-    pairs, rows, jsonl = SETTINGS["pairs"], SETTINGS["rows"], Settings(LENGTH, format="jsonl")
+    pairs = SETTINGS["pairs"]
+    rows = SETTINGS["rows"]
+    jsonl = Settings(LENGTH, format="jsonl")
     for pattern, settings, kind, message in (
         ("none*", pairs, FileNotFoundError, "no file matches"),
         ("empty.txt", pairs, ValueError, "the corpus is empty"),
@@ -258,7 +267,8 @@ def test_corpora_without_examples_or_predictions(tmp_path):
     with pytest.raises(ValueError, match=message):
         module.summary(collections.Counter(examples=2, tokens=9, unknown=4), SETTINGS["static"])
     (tmp_path / "b.txt").write_text("a\n\nb\n")
-    settings, pieces = Settings(LENGTH, seed=7), [*SOURCE.pieces[:FIRST], "a", "b"]  # With this seed no B is random.
+    settings = Settings(LENGTH, seed=7)
+    pieces = [*SOURCE.pieces[:FIRST], "a", "b"]  # With this seed no B is random.
     with pytest.raises(ValueError, match="^no examples in the corpus: its texts are single words. Expected longer"):
         generate(tmp_path / "b.txt", tmp_path / "data", pieces, settings, shards=2)
 

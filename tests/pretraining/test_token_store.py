@@ -136,7 +136,10 @@ def random_tokens(seed, documents, longest=9):
 
 def parts_of(tokens):
     """Returns the parts of all stretches: their document, and the first and the last segment."""
-    return [part for stretch in stretches(tokens) for part in stretch]
+    parts = []
+    for stretch in stretches(tokens):
+        parts.extend(stretch)
+    return parts
 
 
 def document_alone(tokens, document):
