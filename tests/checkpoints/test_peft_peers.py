@@ -112,8 +112,13 @@ def test_adapters_of_relatives(relatives, task, tmp_path, name, target_modules):
     (inputs, _, _) = task("classification")
     inputs = inputs | {"segment_ids": inputs["segment_ids"] * (name == "electra")}
     title = MODEL_TYPES[name].title
-    config = peft.LoraConfig(task_type="SEQ_CLS", r=2, lora_alpha=6, target_modules=target_modules)
-    config.modules_to_save = ["classifier", "pre_classifier"]
+    config = peft.LoraConfig(
+        task_type="SEQ_CLS",
+        r=2,
+        lora_alpha=6,
+        target_modules=target_modules,
+        modules_to_save=["classifier", "pre_classifier"],
+    )
     model = peft.get_peft_model(twin(base, "classification", 3, title), config)
     with torch.no_grad():
         for weight in model.parameters():
