@@ -9,7 +9,8 @@ tf = pytest.importorskip("tensorflow")
 
 import keras_bert  # noqa: E402
 
-MASK, PAD = 4, 0
+MASK = 4
+PAD = 0
 LONG = "a b c d e f g h i j"
 
 
@@ -122,14 +123,17 @@ def test_windows(classifier):
     options = {"sequence_length": 8, "long_texts": "windows", "overlap": 2}
     explanation, short = classifier.explain([LONG, "b"], "so", **options)
     inputs = classifier.preprocessor(8, padding="longest")([LONG[:11], LONG[8:]])
-    windows = [{name: ids[row : row + 1] for name, ids in inputs.items()} for row in range(2)]
-    first = by_hand(classifier, windows[0], [[place] for place in range(1, 7)], 1)
-    second = by_hand(classifier, windows[1], [[place] for place in range(1, 7)], 1)
+    first_window = {name: ids[:1] for name, ids in inputs.items()}
+    second_window = {name: ids[1:2] for name, ids in inputs.items()}
+    places = [[place] for place in range(1, 7)]
+    first = by_hand(classifier, first_window, places, 1)
+    second = by_hand(classifier, second_window, places, 1)
 
     def join(one, other):
         return np.log((np.exp(one) + np.exp(other)) / 2)
 
-    without_first, without_second = np.full(10, first[0]), np.full(10, second[0])
+    without_first = np.full(10, first[0])
+    without_second = np.full(10, second[0])
     without_first[:6] -= first[2]
     without_second[4:] -= second[2]
     value = join(first[0], second[0])
@@ -254,15 +258,20 @@ def test_choices_in_windows(loaded):
 
 def word_places(text):
     """Returns the places of the letters of each word."""
-    ends = np.cumsum([len(word) for word in text.split()])
-    return [range(end - len(word), end) for word, end in zip(text.split(), ends, strict=True)]
+    places = []
+    start = 0
+    for word in text.split():
+        places.append(range(start, start + len(word)))
+        start += len(word)
+    return places
 
 
 @pytest.mark.parametrize("head", ["classes", "pairs", "windows", "labels", "value", "tags", "choices"])
 @pytest.mark.slow
 def test_integrated_gradients_are_complete(loaded, classifier, head):
     """The sum of the scores is the difference of the logits; both are those of leaving out."""
-    options, text = {}, "ab c d e"
+    text = "ab c d e"
+    options = {}
     bert = classifier
     if head == "labels":
         bert = loaded(keras_bert.build_classifier, 2, multi_label=True, save={"labels": ["x", "y"]})
@@ -277,7 +286,8 @@ def test_integrated_gradients_are_complete(loaded, classifier, head):
     elif head == "pairs":
         text = ("ab c", "d e")
     elif head == "windows":
-        text, options = LONG, {"sequence_length": 8, "long_texts": "windows"}
+        text = LONG
+        options = {"sequence_length": 8, "long_texts": "windows"}
     found = bert.explain(text, method="integrated_gradients", **options)
     left_out = bert.explain(text, **options)
     for name in ("value", "baseline", "target"):

@@ -14,7 +14,7 @@ def explanation(**changes):
     ]
     values = {"value": 1.0, "baseline": 2.0, "difference": -1.0, "delta": 0.0}
     facts = {"method": "leave_one_out", "replacement": "[MASK]", "tokens": 7, "tokens_read": 7}
-    return PrintedExplanation({"words": words, "target": "good", **values, **facts, **changes})
+    return PrintedExplanation({"words": words, "target": "good"} | values | facts | changes)
 
 
 class Items(html.parser.HTMLParser):
@@ -22,12 +22,14 @@ class Items(html.parser.HTMLParser):
 
     def __init__(self, page):
         super().__init__()
-        self.items, self.texts = [], []
+        self.items = []
+        self.texts = []
         self.feed(page)
 
     def handle_starttag(self, tag, attributes):
-        if dict(attributes).get("role") == "listitem":
-            self.items.append(dict(attributes))
+        values = dict(attributes)
+        if values.get("role") == "listitem":
+            self.items.append(values)
 
     def handle_data(self, data):
         self.texts.append(data)

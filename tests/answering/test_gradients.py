@@ -8,10 +8,12 @@ tf = pytest.importorskip("tensorflow")
 
 from keras_bert.answering.gradients import IntegratedGradients  # noqa: E402
 from keras_bert.rewirings.from_vectors import VECTORS  # noqa: E402
+from keras_bert.text import word_effects  # noqa: E402
 from keras_bert.text.joins import EvidenceOfLogits, MeanOfLogits  # noqa: E402
 from keras_bert.text.word_effects import Subject  # noqa: E402
 
-WIDTH, MASK = 4, 1
+WIDTH = 4
+MASK = 1
 
 
 @pytest.fixture(scope="module")
@@ -28,6 +30,11 @@ def linear(values):
     return 3 * values
 
 
+def value_of(function, total):
+    """Returns the value of a function of Keras' ops as a number."""
+    return float(keras.ops.convert_to_numpy(function(keras.ops.array(total))))
+
+
 def of_sum(function, weights):
     """Returns a model whose logits are a function of `sum_t v_t . w`."""
     names = ("token_ids", "segment_ids", "padding_mask")
@@ -35,7 +42,7 @@ def of_sum(function, weights):
     vectors = keras.Input((None, WIDTH), name=VECTORS)
     dense = keras.layers.Dense(2, use_bias=False, name="logits")
     logits = function(keras.ops.sum(dense(vectors), 1))
-    model = keras.Model({**inputs, VECTORS: vectors}, {"logits": logits})
+    model = keras.Model(inputs | {VECTORS: vectors}, {"logits": logits})
     dense.set_weights([weights])
     return model
 
@@ -63,9 +70,12 @@ def test_closed_forms(table, weights, function):
     for sequence, tokens, words in ((0, [2, 5, 6, 7, 3], {0: [5, 6], 1: [7]}), (1, [2, 8, 3], {0: [8]})):
         column = table.astype("float64") @ weights[:, sequence]
         full = column[tokens].sum()
-        ways = {number: sum(column[token] - column[MASK] for token in word) for number, word in words.items()}
+        ways = {}
+        for number, word in words.items():
+            ways[number] = sum(column[token] - column[MASK] for token in word)
         empty = full - sum(ways.values())
-        value, baseline = (float(keras.ops.convert_to_numpy(function(keras.ops.array(each)))) for each in (full, empty))
+        value = value_of(function, full)
+        baseline = value_of(function, empty)
         np.testing.assert_allclose(effects.value[sequence], value, atol=1e-5)
         np.testing.assert_allclose(effects.baseline[sequence], baseline, atol=1e-5)
         for number, way in ways.items():
@@ -86,12 +96,17 @@ def test_windows_of_one_text(table, weights, join):
 
     def logit(sums):
         logits = np.tanh(sums)
-        return logits.mean() if isinstance(join, MeanOfLogits) else np.log(np.exp(logits).mean())
+        if isinstance(join, MeanOfLogits):
+            return logits.mean()
+        return np.log(np.exp(logits).mean())
 
     full = np.array([column[[2, 5, 6, 7, 3]].sum(), column[[2, 8, 3]].sum()])
     ways = {place: column[token] - column[MASK] for place, token in words.items()}
-    way = np.array([sum(value for (window, _), value in ways.items() if window == row) for row in range(2)])
-    rates, count = np.zeros(2), 2000
+    way = np.zeros(2)
+    for (window, _), value in ways.items():
+        way[window] += value
+    rates = np.zeros(2)
+    count = 2000
     for point in (np.arange(count) + 0.5) / count:
         sums = full - (1 - point) * way
         for window, step in enumerate(1e-5 * np.eye(2)):
@@ -105,8 +120,6 @@ def test_windows_of_one_text(table, weights, join):
 
 def test_points_are_computed_in_parts(table, weights, monkeypatch):
     """Memory is limited by tokens: the scores do not depend on how many points are computed at once."""
-    from keras_bert.text import word_effects
-
     model = of_sum(keras.ops.tanh, weights)
     found = []
     for tokens in (8192, 40):
