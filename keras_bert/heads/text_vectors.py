@@ -25,6 +25,7 @@ class TextVectors:
 
     def build(self, encoder, pooling, normalize, projection, projection_activation, sequence_length=None):
         """Returns the layers by name; for the arguments see `build_embedder`."""
+        config = describe_encoder(encoder).config  # Raises for what is no encoder, whether or not it is projected.
         layers = {}
         if projection is not None:
             if not is_count(projection):
@@ -32,7 +33,6 @@ class TextVectors:
                     f"`projection` must be a positive integer or `None`. Received: projection={projection!r}"
                 )
             check_choice("projection_activation", projection_activation, ("linear", "tanh"))
-            config = describe_encoder(encoder).config
             layers[self.projection] = Dense(
                 int(projection),
                 projection_activation,

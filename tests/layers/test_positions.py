@@ -20,7 +20,7 @@ from keras_bert.layers import registry
 from keras_bert.layers.positions import LearnedPositions, NoPositions, PositionBias, SinusoidPositions
 from keras_bert.models.tuning import freeze_layers
 from tests.conftest import HEADS, relative, to_numpy
-from tests.rewirings.test_packed import LENGTHS, PLACES, TEXT_STARTS, TEXTS, pack
+from tests.rewirings.packed_rows import LENGTHS, PLACES, TEXTS, pack
 
 MOST = 3  # The largest distance that has a number of its own.
 ROUNDING = 2**-8  # Of bfloat16, relative.
@@ -158,7 +158,7 @@ def test_trimmed_and_packed_classifiers_have_it(build, batch):
 
 
 def packed_inputs(packed, batch):
-    inputs = pack(batch) | {"text_starts": TEXT_STARTS}
+    inputs = pack(batch)
     return {name: inputs[name] for name in packed.input}
 
 

@@ -1,10 +1,13 @@
 """Models on vectors of tokens have the outputs of the whole model."""
 
+import dataclasses
+
 import keras
 import numpy as np
 import pytest
 
 import keras_bert
+from keras_bert.heads.classification import Classification
 from keras_bert.rewirings.from_vectors import VECTORS, build_from_vectors
 from tests.conftest import to_numpy
 
@@ -25,8 +28,6 @@ def test_outputs(build, task, head):
 
 
 def test_a_head_that_is_more_than_a_head(build, monkeypatch):
-    from keras_bert.heads.classification import Classification
-
     model = build("classification")
     monkeypatch.setattr(Classification, "run", None)
     with pytest.raises(ValueError, match="'classification' has no `run`.*leave_one_out"):
@@ -34,8 +35,6 @@ def test_a_head_that_is_more_than_a_head(build, monkeypatch):
 
 
 def test_positions_that_count_from_padding(config):
-    import dataclasses
-
     config = dataclasses.replace(config, position_padding_id=1)
     model = keras_bert.build_classifier(keras_bert.build_encoder(config), 2)
     ids = np.array([[2, 7, 8, 3, 1, 1]])

@@ -20,9 +20,12 @@ def deep(config):
 @pytest.mark.parametrize(("layers", "taken"), [(3, [2, 4, 6]), (4, [2, 3, 4, 6]), ([1, 5], [1, 5])])
 def test_the_layers_of_a_student(deep, layers, taken):
     student = keras_bert.models.take_layers(deep, layers)
-    found, expected = keras_bert.describe(student), keras_bert.describe(deep)
+    found = keras_bert.describe(student)
+    expected = keras_bert.describe(deep)
     assert (found.config.num_hidden_layers, found.positions) == (len(taken), "sinusoid")
-    origins = {f"block_{index}": f"block_{number - 1}" for index, number in enumerate(taken)}
+    origins = {}
+    for index, number in enumerate(taken):
+        origins[f"block_{index}"] = f"block_{number - 1}"
     for name, layer in found.layers.items():
         other = expected.layers[origins.get(name, name)]
         assert layer is not other
@@ -45,6 +48,11 @@ def test_a_student_is_loaded_and_saved(deep, pieces, tmp_path):
         keras_bert.load(tmp_path / "student", num_layers=3)
 
 
+def ids_of(weights):
+    """What tells the same weights from equal ones."""
+    return [id(weight) for weight in weights]
+
+
 def test_a_teacher_beside_a_student(config, batch):
     """Its outputs are those without dropout; its weights are not those of the model."""
     sizes = dataclasses.replace(config, hidden_size=16, num_attention_heads=2)
@@ -56,10 +64,10 @@ def test_a_teacher_beside_a_student(config, batch):
     for name, value in teacher(inputs).items():
         np.testing.assert_allclose(to_numpy(found[f"teacher_{name}"]), to_numpy(value), rtol=1e-5, atol=1e-6)
     assert found.keys() == {"mlm_logits", "nsp_logits", "teacher_mlm_logits"}
-    assert [id(weight) for weight in model.weights] == [id(weight) for weight in student.weights]
+    assert ids_of(model.weights) == ids_of(student.weights)
     alone = keras_bert.pretraining.without_teacher(model)
     assert keras_bert.describe(alone).config == sizes
-    assert [id(weight) for weight in alone.weights] == [id(weight) for weight in student.weights]
+    assert ids_of(alone.weights) == ids_of(student.weights)
     assert keras_bert.pretraining.without_teacher(student) is student
 
 
@@ -98,8 +106,11 @@ def test_the_loss_is_the_mean_over_the_next_tokens(config, batch):
 
 
 def test_other_models_are_refused(config):
-    encoders = [keras_bert.build_encoder(config, causal=causal) for causal in (False, True, True)]
-    for classified, modeled in ((0, 0), (1, 2)):
-        pretrainer = keras_bert.build_pretrainer(encoders[modeled], next_sentence=False)
+    bidirectional = keras_bert.build_encoder(config)
+    causal = keras_bert.build_encoder(config, causal=True)
+    another = keras_bert.build_encoder(config, causal=True)
+    for classified, modeled in ((bidirectional, bidirectional), (causal, another)):
+        classifier = keras_bert.build_classifier(classified, 2)
+        pretrainer = keras_bert.build_pretrainer(modeled, next_sentence=False)
         with pytest.raises(ValueError, match="must be built on the same encoder with `causal=True`"):
-            add_language_model_loss(keras_bert.build_classifier(encoders[classified], 2), pretrainer)
+            add_language_model_loss(classifier, pretrainer)

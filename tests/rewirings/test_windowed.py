@@ -23,7 +23,8 @@ def inputs():
     mask = np.zeros([3, 3, 10], "int32")
     for row, count in enumerate(COUNTS):
         for window in range(count):
-            mask[row, window, : 10 if window < count - 1 else 6] = 1
+            length = 6 if window == count - 1 else 10
+            mask[row, window, :length] = 1
     ids = rng.integers(1, 50, mask.shape).astype("int32") * mask
     return {"token_ids": ids, "segment_ids": np.zeros_like(ids), "padding_mask": mask}
 
