@@ -4,6 +4,8 @@ import pytest
 
 pytest.importorskip("tensorflow")
 
+from tests.runs.fit_rows import tags_of
+
 LETTERS = "abcdefghij"
 
 
@@ -20,7 +22,7 @@ DATA = {
     "classification": (TEXTS, ["x", "y", "y"] * 4),
     "regression": (TEXTS, [row / 7 for row in range(12)]),
     "multi_label": (TEXTS, [["x"], ["x", "y"], [], ["y"]] * 3),
-    "tagging": (WORDS, [["B-K" if word in "aeg" else "O" for word in words] for words in WORDS]),
+    "tagging": (WORDS, [tags_of(words) for words in WORDS]),
     "questions": ([{"question": "a", "context": text} for text in TEXTS], [words[1] for words in WORDS]),
     "multiple_choice": (CHOICES, [row % 2 for row in range(12)]),
     "embedding": ([(text, f"{text} k {row}") for row, text in enumerate(TEXTS)], None),

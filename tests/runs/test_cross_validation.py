@@ -44,7 +44,8 @@ def trained(monkeypatch):
     calls = []
 
     def train(self, stages):
-        setting, folder = self.setting, self.folder
+        setting = self.setting
+        folder = self.folder
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "metrics.jsonl").touch()
         (stage,) = stages
@@ -108,7 +109,8 @@ def test_every_row_is_predicted_once_and_the_final_model_sees_all(task, trained,
     assert report["best"]["scores"]["accuracy"] == pytest.approx(np.mean(scores))
     assert report["summary"][0]["runs"] == 6
     assert report["facts"]["dev examples"].startswith("3-fold cross-validation of the training rows; texts are not")
-    mean, deviation = 100 * np.mean(scores), 100 * np.std(scores, ddof=1)
+    mean = 100 * np.mean(scores)
+    deviation = 100 * np.std(scores, ddof=1)
     assert f"accuracy {mean:.2f}% ± {deviation:.2f}%, macro f1 50.00% ± 0.00%" in text
     assert "(mean and deviation of 6 runs)" in text
     # Every row gets the second class, "yes".

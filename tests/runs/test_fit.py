@@ -177,7 +177,9 @@ def test_threads(start):
     def answer(first):
         return [bert.predict("a b", sequence_length=n)["embedding"].tolist() for n in range(first, first + 3)]
 
-    expected, streams, errors = [fit(1), fit(2), answer(5)], sys.stdout, sys.stderr
+    expected = [fit(1), fit(2), answer(5)]
+    streams = sys.stdout
+    errors = sys.stderr
     with concurrent.futures.ThreadPoolExecutor(3) as pool:
         calls = [pool.submit(*call) for call in ((fit, 1), (fit, 2), (answer, 8))]
         found = [call.result() for call in calls]

@@ -57,7 +57,8 @@ def test_taggers_of_any_scheme(start, tmp_path, labels, tags):
     """The loss is that of the given tags, and the model's own entities are right."""
     model = keras_bert.build_token_classifier(keras_bert.load(start).encoder, len(labels))
     keras_bert.save(model, tmp_path, keras_bert.load(start).vocabulary, labels=labels)
-    bert, tags = keras_bert.load(tmp_path), tags.split()
+    bert = keras_bert.load(tmp_path)
+    tags = tags.split()
     logits = bert.model()(bert.preprocessor(5)(["a b c"]))["logits"].numpy()[0, 1:4]
     targets = [[label.strip() for label in labels].index(tag) for tag in tags]
     expected = -special.log_softmax(logits, -1)[range(3), targets].mean()
@@ -70,7 +71,8 @@ def test_evaluate_reads_the_named_targets(start, tmp_path):
     """Not those that the layout of the task would choose, which no class of the model is."""
     model = keras_bert.build_token_classifier(keras_bert.load(start).encoder, 2)
     keras_bert.save(model, tmp_path, keras_bert.load(start).vocabulary, labels=["N", "V"])
-    bert, kinds = keras_bert.load(tmp_path), [["N", "V"][: len(words)] + ["N"] * (len(words) - 2) for words in WORDS]
+    bert = keras_bert.load(tmp_path)
+    kinds = [["N", "V"][: len(words)] + ["N"] * (len(words) - 2) for words in WORDS]
     table = rows(tokens=WORDS, ner_tags=TAGS, word_classes=kinds)
     expected = bert.evaluate(WORDS, kinds, verbose=False)
     for given, targets in ((table, "word_classes"), (iter(table), "word_classes"), (table, kinds)):
@@ -146,7 +148,8 @@ def test_scores_are_those_of_the_answers(start, tmp_path, caplog):
     model = keras_bert.build_classifier(bert.encoder, 1, score_activation="sigmoid")
     model.weights[-2].assign(4 * model.weights[-2])
     keras_bert.save(model, tmp_path, bert.vocabulary)
-    bert, targets = keras_bert.load(tmp_path), np.random.default_rng(0).random(8)
+    bert = keras_bert.load(tmp_path)
+    targets = np.random.default_rng(0).random(8)
     values = np.array([answer["value"] for answer in bert.predict(PAIRS)])
     expected = {"pearson": stats.pearsonr(values, targets)[0], "loss": np.mean((values - targets) ** 2)}
     still = {"learning_rate": 0.0, "batch_size": 8, "epochs": 1, "validation": (PAIRS, targets)}
@@ -165,8 +168,10 @@ def test_similarity_of_a_sentence_encoder(start, tmp_path, function):
     """Its own one scores pairs with scores, pairs and triplets, as sentence-transformers does."""
     bert = keras_bert.load(start)
     keras_bert.save(keras_bert.build_embedder(bert.encoder), tmp_path, bert.vocabulary, similarity_function=function)
-    bert, scores = keras_bert.load(tmp_path), np.random.default_rng(0).random(8)
-    first, second = bert.encode(TEXTS), bert.encode(TEXTS[::-1])
+    bert = keras_bert.load(tmp_path)
+    scores = np.random.default_rng(0).random(8)
+    first = bert.encode(TEXTS)
+    second = bert.encode(TEXTS[::-1])
     differences = (first[:, None] - second).astype("float64")
     compared = {
         "dot": first.astype("float64") @ second.T,
@@ -200,7 +205,8 @@ def test_evaluate_finds_the_columns_of_training(start, tmp_path):
     model = keras_bert.build_classifier(keras_bert.load(start).encoder, 2)
     vocabulary = keras_bert.load(start).vocabulary
     keras_bert.save(model, tmp_path, vocabulary, labels=["x", "y"], columns={"text": "review"})
-    bert, classes = keras_bert.load(tmp_path), ["x", "y"] * (len(TEXTS) // 2)
+    bert = keras_bert.load(tmp_path)
+    classes = ["x", "y"] * (len(TEXTS) // 2)
     frame = pandas.DataFrame({"id": range(len(TEXTS)), "review": TEXTS, "place": "a", "stars": classes})
     expected = bert.evaluate(TEXTS, classes, verbose=False)
     assert bert.evaluate(frame, "stars", verbose=False) == expected
@@ -213,7 +219,8 @@ def test_questions_without_a_threshold(start, tmp_path):
     """`predict` answers them all, also those without an answer."""
     bert = keras_bert.load(start)
     keras_bert.save(bert.span_labeler(), tmp_path, bert.vocabulary)
-    bert, rows = keras_bert.load(tmp_path), [{"question": "a b", "context": text} for text in TEXTS]
+    bert = keras_bert.load(tmp_path)
+    rows = [{"question": "a b", "context": text} for text in TEXTS]
     found = bert.evaluate(rows, [bert.predict(rows[0])["answer"], *[None] * 7], verbose=False)
     assert found["exact"] == 1 / 8
     assert found["best_exact"] >= 7 / 8
@@ -226,7 +233,8 @@ def test_a_given_threshold_overrides_that_of_the_model(config, pieces, tmp_path)
     kernel.assign(np.random.default_rng(0).normal(0, 2, kernel.shape))
     keras_bert.save(model, tmp_path, pieces, labels=["x", "y"], thresholds=[0.1, 0.1])
     bert = keras_bert.load(tmp_path)
-    texts, sets = ["a b", "c d", "a", "d d b"], [["x"], ["y"], ["x", "y"], ["x"]]
+    texts = ["a b", "c d", "a", "d d b"]
+    sets = [["x"], ["y"], ["x", "y"], ["x"]]
     scores = np.array([list(answer["scores"].values()) for answer in bert.predict(texts)])
     gold = [[label in labels for label in "xy"] for labels in sets]
     for options, threshold in (({}, 0.1), ({"threshold": 0.95}, 0.95)):

@@ -58,7 +58,8 @@ def test_a_teacher_and_an_intermediate_task(loaded, tmp_path):
     """The encoder of the intermediate task is where the student starts; the teacher is in the report and the card."""
     options = {"verbose": False, "epochs": 1, "batch_size": 8, "learning_rate": 1e-3}
     teacher = loaded.fit(TEXTS, CLASSES, **options)
-    started, weights = [], Run._build
+    started = []
+    weights = Run._build
 
     def build(self, stage, name, carried):
         model = weights(self, stage, name, carried)

@@ -26,7 +26,8 @@ from tests.runs.google_training import GoogleTraining  # noqa: E402
 
 pytestmark = pytest.mark.skipif(keras.config.backend() != "jax", reason="needs JAX, this is another backend")
 PAIRS = Objective()
-PROGRAM, EXAMPLES = "pipelines.run_pretraining", 48
+PROGRAM = "pipelines.run_pretraining"
+EXAMPLES = 48
 PHASES = [{"length": 16, "steps": 7, "batch": 16}, {"length": 24, "steps": 4, "batch": 8}]
 
 
@@ -38,7 +39,8 @@ def folder(tmp_path_factory, pieces):
     # Runs that resume compile nothing a second time.
     jax.config.update("jax_compilation_cache_dir", str(tmp_path_factory.mktemp("compiled")))
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
-    folder, rng = tmp_path_factory.mktemp("runs"), np.random.default_rng(0)
+    folder = tmp_path_factory.mktemp("runs")
+    rng = np.random.default_rng(0)
     for length in (16, 24):
         real = np.arange(length) < rng.integers(6, length + 1, EXAMPLES)[:, None]
         features = {
@@ -106,7 +108,8 @@ def heeding_ctrl_c():
 
 def interrupt(run, number, monkeypatch):
     """Runs up to a signal in the second step; returns the exception."""
-    ended, count = fit_trainer._Follower.on_train_batch_end, itertools.count(1)
+    ended = fit_trainer._Follower.on_train_batch_end
+    count = itertools.count(1)
 
     def signalling(*args, **options):
         if next(count) == 2:
@@ -163,7 +166,8 @@ def test_eight_devices_equal_one(start, whole, monkeypatch):
         start("uneven", [{"length": 16, "steps": 1, "batch": 12}])
     keras.distribution.set_distribution(None)
     monkeypatch.setattr(keras.distribution, "list_devices", lambda: ["cpu:0"])
-    one, compiled = start("one"), []
+    one = start("one")
+    compiled = []
     jax.monitoring.register_event_duration_secs_listener(
         lambda name, *args, **options: compiled.append(name) if name.endswith("backend_compile_duration") else None
     )
@@ -178,8 +182,10 @@ def test_losses(start, folder, kind):
     is_packed = kind == "packed"
     changes = {"config": f"{folder}/exact.json", "pack": is_packed, "learning_rate": 0.0}
     run = start(kind, [{"length": 24, "steps": 1, "batch": 16}], Objective(is_packed, causal=not is_packed), **changes)
-    results, model = run.fit(), run.trainer.model
-    losses, metrics = pretraining_losses(is_packed), pretraining_metrics(is_packed)
+    results = run.fit()
+    model = run.trainer.model
+    losses = pretraining_losses(is_packed)
+    metrics = pretraining_metrics(is_packed)
     (first, *_) = run.records[0].dataset().take(1).as_numpy_iterator()
     expected = means(build_packed(model) if is_packed else model, [first], losses)
     (line,) = lines(folder / kind, "train")

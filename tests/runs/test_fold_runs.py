@@ -30,7 +30,8 @@ NAMES = [
 @pytest.mark.parametrize("name", NAMES)
 def test_folds_equal_a_plain_loop(name, checkpoint, tmp_path, monkeypatch):
     texts, targets = DATA[name]
-    bert, finished = keras_bert.load(checkpoint), []
+    bert = keras_bert.load(checkpoint)
+    finished = []
     run = cross_validation.CrossValidation.run
 
     def noted(self):

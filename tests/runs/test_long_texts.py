@@ -102,7 +102,9 @@ def by_hand(model, texts):
     preprocessor = model.preprocessor(LENGTH)
     start, end = (preprocessor.vocabulary.id(token) for token in ("[CLS]", "[SEP]"))
     room = LENGTH - 2
-    joined, counts, strongest = [], [], []
+    joined = []
+    counts = []
+    strongest = []
     for ids, begins, ends in zip(*(part.to_list() for part in preprocessor.tokenizer.with_offsets(texts)), strict=True):
         starts = [0]
         while starts[-1] + room < len(ids):
@@ -136,7 +138,8 @@ def test_vectors_of_windows_have_length_1_where_those_of_texts_have(reader, docu
 
 @pytest.mark.slow
 def test_intermediate_texts_are_read_in_the_same_way_where_they_can_be(reader, documents, rows):
-    texts, labels = documents[:16], rows[1][:16]
+    texts = documents[:16]
+    labels = rows[1][:16]
     words = [text.split()[:3] for text in texts]
     tags = [["O", "B-X", "O"][: len(row)] for row in words]
     options = {"sequence_length": LENGTH, "epochs": 1, "verbose": False}
@@ -178,7 +181,8 @@ def test_stored_options_that_cannot_be(reader, tmp_path, wrong, message):
 
 
 def test_windows_are_read_everywhere(reader, documents, rows, tmp_path):
-    documents, labels = documents[:40], rows[1][:40]
+    documents = documents[:40]
+    labels = rows[1][:40]
     logits, counts, strongest = by_hand(reader, documents)
     answers = reader.predict(documents, logits=True)
     assert [answer["strongest"] for answer in answers] == strongest

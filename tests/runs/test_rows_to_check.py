@@ -117,7 +117,8 @@ def test_the_file_of_rows_of_json_is_trained_on_again(name, checkpoint, tmp_path
 @pytest.mark.slow
 def test_articles_are_trained_on_again(checkpoint, tmp_path):
     """Two questions about each context: the file has the same articles, the worst question of all first."""
-    contexts, answers = [row["context"] for row in DATA["questions"][0]], DATA["questions"][1]
+    contexts = [row["context"] for row in DATA["questions"][0]]
+    answers = DATA["questions"][1]
     articles = []
     for number, (context, answer) in enumerate(zip(contexts, answers, strict=True)):
         found = [{"text": answer, "answer_start": context.index(answer)}]
@@ -130,7 +131,8 @@ def test_articles_are_trained_on_again(checkpoint, tmp_path):
     path = tmp_path / "first" / "rows_to_check.json"
     assert path.name in (tmp_path / "first" / "report.html").read_text()
     document = json.loads(path.read_text())
-    ranks, seen = [], []
+    ranks = []
+    seen = []
     for article in document["data"]:
         (paragraph,) = article["paragraphs"]
         for question in paragraph["qas"]:

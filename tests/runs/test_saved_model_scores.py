@@ -141,7 +141,10 @@ class JoinedReport(ClassificationReport):
 
 
 class JoinedTask(ClassificationTask):
-    name, Settings, rows, Report = "joined", JoinedSettings, JoinedRows(), JoinedReport
+    name = "joined"
+    Settings = JoinedSettings
+    rows = JoinedRows()
+    Report = JoinedReport
 
 
 def test_rows_and_scores_of_a_users_task(save, tmp_path):

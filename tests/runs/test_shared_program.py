@@ -13,7 +13,8 @@ import pytest
 pytestmark = [pytest.mark.tensorflow, pytest.mark.slow]
 ROOT = pathlib.Path(__file__).parents[2]
 SAMPLE = ROOT / "pipelines" / "sample_data" / "sentiment"
-RATES, SEEDS = ("2e-4", "6e-4"), ("1", "2")
+RATES = ("2e-4", "6e-4")
+SEEDS = ("1", "2")
 MEASURED = ("seconds", "time", "examples", "tokens", "steps")  # How names of what depends on the speed begin.
 
 
