@@ -27,8 +27,9 @@ class GoogleTraining:
 
     def check(self, lines, model, folder):
         """Asserts that the lines of metrics.jsonl and the weights are Google's."""
-        found = {name: np.array([line[name] for line in lines]) for name in ("mlm_loss", "nsp_loss")}
-        for name, values in {**found, "loss": found["mlm_loss"] + found["nsp_loss"]}.items():
+        mlm = np.array([line["mlm_loss"] for line in lines])
+        nsp = np.array([line["nsp_loss"] for line in lines])
+        for name, values in {"mlm_loss": mlm, "nsp_loss": nsp, "loss": mlm + nsp}.items():
             np.testing.assert_allclose(values, self._data[name], atol=1e-4)
         rate, total, warmup = self._schedule.values()
         rates = [rate * (step / warmup if step < warmup else 1 - step / total) for step in range(12)]

@@ -16,7 +16,15 @@ def having(element, style, tag="*"):
 
 def rows_of(section, style):
     (table,) = having(section, style, "table")
-    return [[text_of(cell) for cell in row] for row in table.find("tbody")]
+    return rows_of_table(table)
+
+
+def rows_of_table(table):
+    """Returns the texts of the cells of a table, without its head."""
+    rows = []
+    for row in table.find("tbody"):
+        rows.append([text_of(cell) for cell in row])
+    return rows
 
 
 class Page:

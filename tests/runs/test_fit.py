@@ -123,7 +123,9 @@ def test_an_interrupted_run_resumes(start, tmp_path):
 
 
 def test_messages_name_arguments_of_python(loaded, caplog):
-    broken = [["S-K" if word in "aeg" else "I-K" for word in words] for words in WORDS]
+    broken = []
+    for words in WORDS:
+        broken.append(["S-K" if word in "aeg" else "I-K" for word in words])
     fit = functools.partial(loaded.fit, WORDS, epochs=1, batch_size=8, verbose=False)
     with mock.patch.object(Run, "train", side_effect=SystemExit), pytest.raises(SystemExit):
         fit(broken)

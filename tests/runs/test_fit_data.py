@@ -42,14 +42,15 @@ def test_a_share_of_texts():
     data = read(split=0.5)
     parts = rows_of(data.train), rows_of(data.dev)
     assert [len(part) for part in parts] == [2, 2]
-    found = {row["text"]: row["label"] for part in parts for row in part}
+    found = {row["text"]: row["label"] for row in parts[0] + parts[1]}
     assert found == dict(zip(TEXTS, CLASSES, strict=True))
 
 
 def test_a_share_of_rows_is_held_out_with_its_targets():
     rows = [{"question": "a", "context": f"b c{number}"} for number in range(6)]
     data = read_data(rows, ["b"] * 6, None, None, 0.5, 1)
-    assert [row["answers"] for part in (data.train, data.dev) for _, row in part.values] == ["b"] * 6
+    together = [*data.train.values, *data.dev.values]
+    assert [row["answers"] for _, row in together] == ["b"] * 6
 
 
 def test_both_validation_and_a_share():

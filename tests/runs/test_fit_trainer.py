@@ -67,8 +67,9 @@ def start(folder):
 
     def started(name, phases=PHASES, objective=PAIRS, **changes):
         options = {"config": f"{folder}/config.json", "learning_rate": 1e-3, "save_every": 3, "warmup": 0.1}
-        settings = PretrainingSettings(phases, objective, **{**options, **changes})
-        sources = [f"{folder}/{length}.tfrecord" for length in dict.fromkeys(phase["length"] for phase in phases)]
+        settings = PretrainingSettings(phases, objective, **options | changes)
+        lengths = dict.fromkeys(phase["length"] for phase in phases)
+        sources = [f"{folder}/{length}.tfrecord" for length in lengths]
         vocabulary = folder / "vocab.txt"
         records = open_phases(phases, sources, objective, vocabulary=vocabulary, pack=settings.pack)
         held_out = open_eval_data(sources[0], records[0], objective, vocabulary=vocabulary, examples=21)
@@ -86,8 +87,13 @@ def whole(start):
 
 def lines(directory, kind=None):
     """Returns the lines of metrics.jsonl without timings."""
-    found = [json.loads(line) for line in (directory / "metrics.jsonl").read_text().splitlines()]
-    return [{name: line[name] for name in line if name != "time"} for line in found if kind in (None, line["kind"])]
+    kept = []
+    for text in (directory / "metrics.jsonl").read_text().splitlines():
+        line = json.loads(text)
+        line.pop("time", None)
+        if kind in (None, line["kind"]):
+            kept.append(line)
+    return kept
 
 
 def assert_equal(run, other, tolerance):
@@ -201,10 +207,14 @@ def means(model, batches, terms):
     sums = np.zeros([len(terms), 2])
     for inputs, targets, weights in batches:
         outputs = model.predict_on_batch(inputs)
-        sums += [[float(part) for part in term.sums(targets, outputs, tf.constant(weights))] for term in terms]
-    return {
-        term.name: (term.finish or float)(value / weight) for term, (value, weight) in zip(terms, sums, strict=True)
-    }
+        for place, term in enumerate(terms):
+            value, weight = term.sums(targets, outputs, tf.constant(weights))
+            sums[place] += [float(value), float(weight)]
+    results = {}
+    for term, (value, weight) in zip(terms, sums, strict=True):
+        finish = term.finish or float
+        results[term.name] = finish(value / weight)
+    return results
 
 
 def test_float16(start):

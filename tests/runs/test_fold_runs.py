@@ -52,7 +52,8 @@ def test_folds_equal_a_plain_loop(name, checkpoint, tmp_path, monkeypatch):
         # The same model without folds, in one process with other runs: nothing of them may be left.
         parts = []
         for rows in (train, dev):
-            parts += [[values[row] for row in rows] if values else None for values in (texts, targets)]
+            for values in (texts, targets):
+                parts.append([values[row] for row in rows] if values else None)
         validation = parts[2] if targets is None else tuple(parts[2:])
         other = bert.fit(*parts[:2], task=name, validation=validation, **OPTIONS)
         scores.append(other.results["scores"][runs.task.report.metric])
@@ -79,7 +80,9 @@ def test_folds_equal_a_plain_loop(name, checkpoint, tmp_path, monkeypatch):
         assert [row["text"] for row in rows] == TEXTS
     if name == "tagging":
         assert [row["text"] for row in rows] == TEXTS
-        golds = ["; ".join(f"K: {word}" for word in words if word in "aeg") for words in WORDS]
+        golds = []
+        for words in WORDS:
+            golds.append("; ".join(f"K: {word}" for word in words if word in "aeg"))
         assert [row["true"] for row in rows] == golds
 
 

@@ -16,8 +16,8 @@ from tests.runs.google_training import GoogleTraining
 def test_training_equals_google_tf1(golden, tmp_path):
     """Equal losses and weights."""
     google = GoogleTraining(golden)
-    parts = google.rows, google.targets
-    rows, targets = ({name: np.concatenate(each) for name, each in part.items()} for part in parts)
+    rows = {name: np.concatenate(each) for name, each in google.rows.items()}
+    targets = {name: np.concatenate(each) for name, each in google.targets.items()}
     rows["token_ids"] = tf.RaggedTensor.from_tensor(rows["token_ids"])
     trainer = Trainer(google.model, google.optimizer, losses.pretraining_losses(), directory=tmp_path / "run")
     trainer.fit(Batches(rows, targets, batch_size=4, shuffle=False), epochs=1, log_every=1)

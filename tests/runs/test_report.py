@@ -13,7 +13,7 @@ from keras_bert.reports.page import NOTHING, Headline, ReportHead
 from keras_bert.runs import grid
 from keras_bert.runs.report import write_report
 from keras_bert.tasks.classification.multi_label_task import judge_sets
-from tests.runs.parsed import Page, having, rows_of, text_of
+from tests.runs.parsed import Page, having, rows_of, rows_of_table, text_of
 
 
 def result(score, metric="f1", **setting):
@@ -76,7 +76,8 @@ def test_sections_and_no_external_resources(write):
     for part in ("http://", "https://", "url(", "@import", "<script"):
         assert part not in page.source
     assert "default-src 'none'; style-src 'unsafe-inline'" in {meta.get("content") for meta in page.root.iter("meta")}
-    assert not {"src", "srcset", "data"} & {name for element in page.root.iter() for name in element.attrib}
+    for element in page.root.iter():
+        assert not {"src", "srcset", "data"} & set(element.attrib)
     contents = [f"#{section.get('id')}" for section in page.sections.values()]
     assert contents[:2] == ["#scores-of-the-runs", "#learning-curves"]
     assert [link.get("href") for link in page.root.iter() if link.get("href")] == [*contents, "errors.tsv"]
@@ -123,10 +124,11 @@ def test_runs_without_a_score(write):
 
 
 def polylines(figure):
-    lines = having(figure, "line", "polyline")
-    return {
-        text_of(line): [tuple(map(float, pair.split(","))) for pair in line.get("points").split()] for line in lines
-    }
+    points = {}
+    for line in having(figure, "line", "polyline"):
+        pairs = line.get("points").split()
+        points[text_of(line)] = [tuple(map(float, pair.split(","))) for pair in pairs]
+    return points
 
 
 def figures(page):
@@ -275,7 +277,9 @@ def test_confusion_matrix(write):
     expected = confusion_matrix(dev["targets"], dev["logits"].argmax(-1))
     (table,) = having(section, "heat", "table")
     cells = [row.findall("td") for row in table.find("tbody")]
-    counts = [[int(cell.text.replace("·", "0")) for cell in row] for row in cells]
+    counts = []
+    for row in cells:
+        counts.append([int(cell.text.replace("·", "0")) for cell in row])
     np.testing.assert_array_equal(counts, expected)
     assert text_of(cells[0][0].find("small")) == f"{expected[0, 0] / expected[0].sum():.0%}"
     assert len(having(section, "hit")) == 25
@@ -314,7 +318,9 @@ def test_hardest_examples(write):
     logits = np.array([[row - 10.0, 0.0] for row in range(25)])
     dev = {"text": [f"text {row}" for row in range(25)], "pair": None, "targets": [1] * 25, "logits": logits}
     items = having(write(labels=["a", "b"], dev=dev).root, "hard")[0].findall("li")
-    shown = [[text_of(part) for part in item.findall("p")] for item in items]
+    shown = []
+    for item in items:
+        shown.append([text_of(part) for part in item.findall("p")])
     assert [text for _, text in shown] == [f"text {row}" for row in [*range(24, 9, -1), *range(5, 10)]]
     assert shown[0][0] == "row 25 · true b · predicted a with 100.0% · loss 14"
     assert shown[12][0] == "row 13 · true b · predicted a with 88.1% · loss 2.13"  # 1 / (1 + exp(-2)), log(1 + exp(2)).
@@ -343,13 +349,12 @@ def test_several_labels(write, tmp_path):
         assert row[2] == f"{f1:.1%}"
     assert rows[2][2:5] == ["0.0%", "0.0%", NOTHING]
     assert "In 2 of 5 examples all labels are correct, 40.00%." in page.source
-    instead, together = (
-        [[text_of(cell) for cell in row] for row in table.find("tbody")]
-        for table in having(page.sections["Pairs of labels"], "list", "table")
-    )
+    instead, together = map(rows_of_table, having(page.sections["Pairs of labels"], "list", "table"))
     assert instead == [["a", "c", "2", "100.0%"]]
     assert together == [["a", "b<", "2", "0"], ["b<", "c", "0", "1"]]
-    sizes = [[cell.text for cell in row.findall("td")] for row in page.sections["Number of labels"].iter("tr")]
+    sizes = []
+    for row in page.sections["Number of labels"].iter("tr"):
+        sizes.append([cell.text for cell in row.findall("td")])
     assert sizes[1:] == [list("100"), list("020"), list("011")]
     items = having(page.root, "hard")[0].findall("li")
     hardest = [" ".join(text_of(item.find("p")).split()) for item in items]
@@ -403,7 +408,8 @@ def test_text_is_escaped_and_truncated(write):
     head = ReportHead(TEXTS[0], texts, run={"command": "--a=<i> '"}, settings=texts, warnings=[TEXTS[0]])
     page = write(head=head, labels=["<script>no", '" onload="x'], dev=dev, run_curves={TEXTS[0]: curve()})
     assert {element.tag for element in page.root.iter()}.isdisjoint({"script", "i"})
-    assert not [name for element in page.root.iter() for name in element.attrib if name.startswith("on")]
+    for element in page.root.iter():
+        assert not any(name.startswith("on") for name in element.attrib)
     assert page.root.find("body/h1").text == TEXTS[0]
     shown = [text_of(element) for element in page.root.iter("p") if element.get("dir") == "auto"]
     assert sorted(shown) == sorted(2 * [TEXTS[0], "w" * 599 + "…", TEXTS[2], TEXTS[3]])

@@ -40,8 +40,11 @@ def cut_sample(folder, train_rows, dev_rows):
 
 def lines_of(run):
     """Returns the lines of a run's log without what is measured."""
-    lines = map(json.loads, (run / "metrics.jsonl").read_text().splitlines())
-    return [{name: value for name, value in line.items() if not name.startswith(MEASURED)} for line in lines]
+    lines = []
+    for text in (run / "metrics.jsonl").read_text().splitlines():
+        line = json.loads(text)
+        lines.append({name: value for name, value in line.items() if not name.startswith(MEASURED)})
+    return lines
 
 
 def logits_of(run):
