@@ -138,6 +138,8 @@ RULES = [
     wide_constructors,
     set_from_outside,
 ]
+# Tests and benchmarks set what users set, such as `bert.labels`.
+SET_AS_USERS_DO = ("tests", "benchmarks")
 
 
 def violations(source):
@@ -184,13 +186,16 @@ def listed(path):
     for file in files:
         name = file.resolve().relative_to(ROOT).as_posix()
         for line, wrong in violations(file.read_text(encoding="utf-8")):
+            is_set = wrong.startswith("an attribute set from outside")
+            if is_set and name.startswith(SET_AS_USERS_DO):
+                continue
             if EXCEPTIONS.get(name) != wrong:
                 lines.append(f"{file}:{line}: {wrong}\n")
     return lines
 
 
-@pytest.mark.parametrize("folder", ["keras_bert", "pipelines", "research"])
-def test_the_prose_of_the_package(folder):
+@pytest.mark.parametrize("folder", ["keras_bert", "pipelines", "research", "tests", "benchmarks"])
+def test_prose(folder):
     assert listed(ROOT / folder) == []
 
 
