@@ -31,7 +31,7 @@ demo: .venv/installed
 	@.venv/bin/keras-bert run_glue --flagfile=pipelines/recipes/demo.txt --model="$$($(MINILM))"
 	@echo 'The answers to "I would see it again." and "Two hours that I will not get back.":'
 	@.venv/bin/keras-bert predict --model=runs/demo/model "I would see it again." "Two hours that I will not get back."
-	@.venv/bin/keras-bert verify_saved_model runs/demo/saved_model/1 --text_column=sentence --labelled=pipelines/sample_data/sentiment/dev.tsv
+	@.venv/bin/keras-bert verify_saved_model runs/demo/saved_model/1 --text_column=sentence --labeled=pipelines/sample_data/sentiment/dev.tsv
 
 slow: .venv/installed
 	.venv/bin/python -m pytest $(TWO) -m slow

@@ -235,7 +235,7 @@ def check_flips():
         print(f"| {name} | {statistics.fmean(values):.3f} | {by_seed} |")
 
 
-def labelled(name):
+def labeled(name):
     """Returns the rows to train on and dev of a data set, pairs of texts and labels."""
     if name == "SST-2":
         return sst2("train", _ROWS.value or 4000), sst2("dev")
@@ -259,7 +259,7 @@ def check_precision():
     heads += ["promised", "kept", "precision", "answered"]
     print(f"| {' | '.join(heads)} |\n|{'---|' * len(heads)}")
     for name, promised in PROMISES.items():
-        train, dev = labelled(name)
+        train, dev = labeled(name)
         bert = load().fit(*train, epochs=_EPOCHS.value, verbose=False)
         logits = np.array([answer["logits"] for answer in bert.predict(dev[0], logits=True)])
         golds = np.array([bert.labels.index(label) for label in dev[1]])

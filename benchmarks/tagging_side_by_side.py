@@ -8,9 +8,9 @@ printed after each run; `--max_train_examples=300` tries it. Peers: `make peers`
 
 Both sides start from the same weights and are scored with those after the last epoch. keras_bert runs the classes of
 `run_tagging` with its defaults: batches of rows of similar length with equal numbers of tokens, 10% warmup, weight
-decay 0.01, epsilon 1e-6, windows of 128 tokens, the pieces of "U.N." after the first labelled too. transformers runs
+decay 0.01, epsilon 1e-6, windows of 128 tokens, the pieces of "U.N." after the first labeled too. transformers runs
 the recipe of its example `run_ner.py` on lists in memory instead of files of `datasets`: the first piece of a word is
-labelled, the others are ignored, dynamic padding of random batches, `Trainer`'s defaults (fused AdamW without weight
+labeled, the others are ignored, dynamic padding of random batches, `Trainer`'s defaults (fused AdamW without weight
 decay, linear decay without warmup), F1 by seqeval. Both sides use one thread per core.
 
 The runs of both sides alternate, each in its own process. Examples per second are those of training after the first

@@ -100,8 +100,8 @@ def _served_zero_shot(arguments, client):
     """Returns the served model with the signature that takes candidate labels."""
 
     def ask(rows):
-        labelled = [row | {"labels": arguments.candidate_labels} for row in rows]
-        return _ask(arguments, client, ("text", "labels"), labelled, signature="zero_shot")
+        labeled = [row | {"labels": arguments.candidate_labels} for row in rows]
+        return _ask(arguments, client, ("text", "labels"), labeled, signature="zero_shot")
 
     return AnsweringModel([("text",)], ask)
 

@@ -133,8 +133,8 @@ def _explained(arguments, bert, rows):
         part = list(itertools.islice(rows, _PART))
         if not part:
             return
-        records = [record for record, _ in part]
-        texts = [text for _, text in part]
+        records = [row.record for row in part]
+        texts = [row.texts for row in part]
         explanations = bert.explain(
             texts,
             target,

@@ -10,7 +10,7 @@
 `--precision=int8` writes a quarter of the size for x86 processors; with VNNI (Intel since 2019, AMD since 2022) it is
 three times as fast as float32. `--calibration` makes it more exact and each answer independent of the other texts of
 its request: a file with one text per line, like those to be served, its pair or context after a tab; the first 1,024
-are used. Compare the scores: `verify_saved_model --reference --labelled`.
+are used. Compare the scores: `verify_saved_model --reference --labeled`.
 
 `--format=onnx` and `--format=litert` write `model.onnx` or `model.tflite`, and the tokenizer's files, to
 `--output_dir`, after that runtime has computed the answers of the model, see `keras_bert.export_onnx`.

@@ -313,8 +313,8 @@ def _answered(arguments, model, rows):
         part = list(itertools.islice(rows, size))
         if not part:
             return
-        records = [record for record, _ in part]
-        texts = [text for _, text in part]
+        records = [row.record for row in part]
+        texts = [row.texts for row in part]
         names = tuple(texts[0])
         if model.inputs is not None and names not in model.inputs:
             raise _wrong_inputs(arguments, names, model.inputs)

@@ -92,7 +92,7 @@ class Arguments(
     init_from: str = flag(
         None, "Output of another run, or a task of this run, to start from; the former instead of --model."
     )
-    unlabelled: str = flag(
+    unlabeled: str = flag(
         None, "File of texts without labels, which the teacher labels.", section="distillation", needs="teacher"
     )
 
@@ -145,16 +145,16 @@ class Arguments(
             )
 
     @functools.cached_property
-    def unlabelled_texts(self):
+    def unlabeled_texts(self):
         """The texts without labels, `None` if there are none."""
-        if not self.unlabelled:
+        if not self.unlabeled:
             return None
         if len(self.tasks) > 1:
-            raise ValueError(f"--unlabelled: only for one --task. Received: --task={','.join(self.tasks)}")
+            raise ValueError(f"--unlabeled: only for one --task. Received: --task={','.join(self.tasks)}")
         (name,) = self.tasks
         if name in _GLUE:
             self._check_pair_column(name)
-        return read_table(self.unlabelled, self.text_column or "text", self.pair_column)
+        return read_table(self.unlabeled, self.text_column or "text", self.pair_column)
 
     def _check_pair_column(self, name):
         """Raises an error unless texts without labels are pairs if those of a task of GLUE are."""
@@ -162,7 +162,7 @@ class Arguments(
         has_pairs = self.pair_column is not None
         if takes_pairs != has_pairs:
             wanted = "no --pair_column" if self.pair_column else "--pair_column, the column of the second text"
-            raise ValueError(f"--unlabelled for --task={name}: expected {wanted}. Received: {self.pair_column}")
+            raise ValueError(f"--unlabeled for --task={name}: expected {wanted}. Received: {self.pair_column}")
 
     def folder(self, name):
         """Returns the folder of the results of a task."""
@@ -224,7 +224,7 @@ def check(arguments):
     arguments.load_options(starts[:1])
     _check_flags_of_answers(arguments)
     _check_pack(arguments, starts)
-    _ = arguments.unlabelled_texts
+    _ = arguments.unlabeled_texts
     _check_teachers(arguments)
     if arguments.is_read_early:
         _ = arguments.data
@@ -236,7 +236,7 @@ def check(arguments):
 def _check_kind_of_data(arguments):
     """Raises an error for flags of your own table with a task of GLUE, or the other way round."""
     is_own = arguments.tasks[0] in OWN  # Then it is the only one.
-    arguments.only(is_own or arguments.unlabelled, "for your own table", "text_column", "pair_column")
+    arguments.only(is_own or arguments.unlabeled, "for your own table", "text_column", "pair_column")
     arguments.only(is_own, f"for --task={_OWN}", "label_column", *_FILES)
     arguments.only(not is_own, "for GLUE", "data_dir")
     arguments.only("mnli" in arguments.tasks, "for --task=mnli", "diagnostics")
@@ -352,7 +352,7 @@ def _create_teacher(arguments, task, load, folder):
         folder / "teacher",
         temperature=arguments.temperature,
         alpha=arguments.alpha,
-        unlabelled=arguments.unlabelled_texts,
+        unlabeled=arguments.unlabeled_texts,
     )
 
 

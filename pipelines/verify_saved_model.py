@@ -1,14 +1,14 @@
 """Verifies SavedModels written by `keras_bert.export` before deployment.
 
     python -m pipelines.verify_saved_model saved_models/sst2/1
-    python -m pipelines.verify_saved_model saved_models/sst2/2 --reference=saved_models/sst2/1 --labelled=dev.csv
+    python -m pipelines.verify_saved_model saved_models/sst2/2 --reference=saved_models/sst2/1 --labeled=dev.csv
 
 Runs every signature on the stored probes in a new process with only TensorFlow and TF-Text, and compares the outputs
 with the stored ones, batched and for each text alone. Checks that TensorFlow Serving links all ops. Prints a line for
 each signature and then `fit to ship` or `not fit to ship` with the reasons; the exit status is 0 or 2. Takes half a
 minute.
 
-`--labelled` scores a classifier, a regression model or a model for question answering on your data: a table as for
+`--labeled` scores a classifier, a regression model or a model for question answering on your data: a table as for
 `run_glue`, with the columns of texts that the model was trained on unless flags name others, a file in SQuAD's format,
 or with `--task` the folder of GLUE's official files, whose dev set is read. With `--reference`, such as the float32
 version of a model in int8, a score that is lower by more than `--max_drop` points is a problem.
@@ -33,30 +33,30 @@ class Arguments(common_flags.TableColumns):
         least=0,
         section="verification",
     )
-    labelled: str = flag(None, "Labelled data: a table, a SQuAD file, or with --task a folder.", section="data")
-    reference: str = flag(None, "SavedModel to compare the score with.", needs="labelled")
+    labeled: str = flag(None, "Labeled data: a table, a SQuAD file, or with --task a folder.", section="data")
+    reference: str = flag(None, "SavedModel to compare the score with.", needs="labeled")
     max_drop: float = flag(
         0.5, "Points by which the main score may be below the reference's.", least=0, needs="reference"
     )
     task: str = flag(
-        None, "GLUE task of the official files in the folder --labelled.", values=list(TASKS), needs="labelled"
+        None, "GLUE task of the official files in the folder --labeled.", values=list(TASKS), needs="labeled"
     )
 
 
 def check(arguments):
     directories = arguments.positional
-    labelled = arguments.labelled
+    labeled = arguments.labeled
     if not directories:
         raise ValueError("expected one or more SavedModel directories")
     for directory in [*directories, arguments.reference]:
         if directory:
             _check_saved_model(directory)
-    arguments.only(labelled, "with --labelled", *_COLUMNS)
+    arguments.only(labeled, "with --labeled", *_COLUMNS)
     arguments.only(not arguments.task, "without --task", *_COLUMNS)
-    if labelled and not os.path.exists(labelled):
-        raise ValueError(f"--labelled={labelled}: no such file or folder")
-    if labelled and len(directories) > 1:
-        raise ValueError(f"--labelled is for one SavedModel. Received: {len(directories)} directories")
+    if labeled and not os.path.exists(labeled):
+        raise ValueError(f"--labeled={labeled}: no such file or folder")
+    if labeled and len(directories) > 1:
+        raise ValueError(f"--labeled is for one SavedModel. Received: {len(directories)} directories")
 
 
 def _check_saved_model(directory):
@@ -94,21 +94,21 @@ def main(arguments):
         for line in report.lines:
             print(f"{report.directory}: {line}", flush=True)
         problems += [f"{report.directory}: {problem}" for problem in report.problems]
-    first = reports[0]  # With --labelled, it is the only one.
-    if arguments.labelled and first.lines:  # It could be run.
+    first = reports[0]  # With --labeled, it is the only one.
+    if arguments.labeled and first.lines:  # It could be run.
         problems += [f"{first.directory}: {problem}" for problem in _score(arguments, first)]
     print(f"not fit to ship: {'; '.join(problems)}" if problems else "fit to ship")
     sys.exit(2 if problems else 0)
 
 
 def _score(arguments, report):
-    """Prints scores on labelled data, and returns a list with a problem if they are too low."""
+    """Prints scores on labeled data, and returns a list with a problem if they are too low."""
     from keras_bert.runs.saved_model_scores import compare
 
     columns = {"text": arguments.text_column, "pair": arguments.pair_column, "label": arguments.label_column}
     reference = arguments.reference
-    comparison = compare(report.directory, arguments.labelled, reference, arguments.task, **columns)
-    print(f"{report.directory}: labelled: {comparison}", flush=True)
+    comparison = compare(report.directory, arguments.labeled, reference, arguments.task, **columns)
+    print(f"{report.directory}: labeled: {comparison}", flush=True)
     if reference and comparison.drop > arguments.max_drop:
         name = next(iter(comparison.scores))
         return [f"{name} is {comparison.drop:.2f} points below that of {reference}"]

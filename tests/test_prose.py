@@ -36,7 +36,7 @@ EXCEPTIONS = {
     "keras_bert/text/preprocessor.py": "a constructor with 10 arguments",
     "keras_bert/exporting/export.py": "an attribute set from outside: text_model.predict",
     "keras_bert/exporting/fused_layers.py": "an attribute set from outside: layer.call",
-    "keras_bert/runs/fit_evaluation.py": "an attribute set from outside: labelled.labels",  # A property, of a copy.
+    "keras_bert/runs/fit_evaluation.py": "an attribute set from outside: labeled.labels",  # A property, of a copy.
 }
 
 

@@ -357,8 +357,8 @@ def with_words(checkpoint, words):
         from keras_bert.text.new_words import add_words  # Needs TensorFlow, unlike the models.
 
     vocabulary, pieces_before = add_words(metadata.vocabulary, words, metadata.lowercase)
-    # A table may have more rows than there are pieces, as before. Another number than either is not expected elsewhere:
-    # a distillation student has a row for each piece, like its teacher.
+    # Any number of rows from that of the pieces on would do: answers are pieces alone, and distillation compares the
+    # rows that both tables have. Rows without a piece are zeros.
     vocab_size = max(checkpoint.config.vocab_size, len(vocabulary))
     tensors = dict(checkpoint.tensors)
     for name in _OF_PIECES:

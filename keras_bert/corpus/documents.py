@@ -53,6 +53,7 @@ def read_documents(path, start, stop, form, field="text"):
         yield from _json_documents(path, start, stop, field)
         return
     is_inside = start == 0  # Of a document of this range.
+    # Also lines of the next range are read: up to the blank line after the last document.
     for place, whole_line in lines(path, start, longest=_LONGEST_LINE):
         line = whole_line.strip()
         if line and not is_inside and place >= stop:

@@ -41,7 +41,7 @@ def grow_and_prune(words, alphabet, size, min_count, progress=None, kept=0):
     Args:
         words: list of `(word, count)` by descending count; words begin with `BEGIN`.
         alphabet: set of pieces that stay, among them every character of the words.
-        size: int, the number of pieces.
+        size: int, the number of pieces, more than those of the alphabet.
         min_count: int, minimum count of the words from which pieces are learned.
         progress: function, called with a line of text after each round.
         kept: int, the number of pieces that count as none of the goals of the rounds.

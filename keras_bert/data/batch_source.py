@@ -163,7 +163,7 @@ def _with_weights(inputs, targets=None, weights=None):
 
     Only batches of a user's own dataset come here: those of other sources have weights, 0 or 1. A `map` of `tf.data`
     traces this once: shapes are checked then, for all batches. The values are not known before a step; a check of them
-    would be an op of `tf.debugging` here.
+    would be an op of `tf.debugging` here, and its error one of TensorFlow at that step.
     """
     if weights is None:
         some = inputs if targets is None else targets

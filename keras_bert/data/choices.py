@@ -310,11 +310,11 @@ def _named_choices(layout, place, record):
 
 def _choices_of_cell(place, column, value):
     """Returns the `_NamedChoices` in a cell: a list of texts, or texts with labels."""
-    labelled = _labelled_texts(value)
+    labeled = _labeled_texts(value)
     names = None
-    if labelled is not None:
-        texts = labelled["text"]
-        names = _names_of_choices(place, labelled)
+    if labeled is not None:
+        texts = labeled["text"]
+        names = _names_of_choices(place, labeled)
     elif isinstance(value, list):
         texts = value
     else:
@@ -323,7 +323,7 @@ def _choices_of_cell(place, column, value):
     return _NamedChoices(texts, columns, names)
 
 
-def _labelled_texts(value):
+def _labeled_texts(value):
     """Returns a dict with a list `text`, and `label`, of a cell that has texts with labels, or `None`.
 
     ARC, CommonsenseQA, OpenBookQA and QASC have `{"text": [...], "label": [...]}` on the hub, and a list of objects
@@ -338,12 +338,12 @@ def _labelled_texts(value):
     return None
 
 
-def _names_of_choices(place, labelled):
+def _names_of_choices(place, labeled):
     """Returns the labels that a row gives its choices as texts; each choice must have another one."""
-    labels = labelled.get("label")
-    has_each = isinstance(labels, list) and len(labels) == len(labelled["text"])
+    labels = labeled.get("label")
+    has_each = isinstance(labels, list) and len(labels) == len(labeled["text"])
     if not has_each or len(set(map(str, labels))) < len(labels):
-        raise ValueError(f"{place} must have a different `label` for each `text`. Received: {labelled!r:.80}")
+        raise ValueError(f"{place} must have a different `label` for each `text`. Received: {labeled!r:.80}")
     return [label_text(label) for label in labels]
 
 

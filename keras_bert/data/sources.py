@@ -161,7 +161,10 @@ class Place:
 
 
 class AskedRow(NamedTuple):
-    """A row to answer: what is written beside its answer, and what a model takes of it."""
+    """A row to answer: what is written beside its answer, and what a model takes of it.
+
+    `data.choices` and `answering.prediction_files` read them from files; commands make them of texts without a file.
+    """
 
     record: dict | list | None  # As it stands in its file; `None` without a file, or without names of columns.
     texts: dict  # Strings by input; those of choices are lists.

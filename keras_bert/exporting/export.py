@@ -169,7 +169,7 @@ def export(
             development server offers as an example. It is stored in the SavedModel. Defaults to `None`.
         score_range: tuple `(lowest, highest)` of the scores of a regression model, for display. Defaults to `None`.
         columns: dict of the columns that the model was trained on by input, such as `{"text": "review"}`, which
-            `verify_saved_model --labelled` reads. It is stored in the SavedModel. Defaults to `None`.
+            `verify_saved_model --labeled` reads. It is stored in the SavedModel. Defaults to `None`.
         task: dict of the `name` and the stored `settings` of the task that the model was trained on, for the same
             command and `predict --server`; with `converts`, true, these need the task. Defaults to `None`.
         precision: `"int8"` writes the weights of a float32 model in int8 and multiplies them by activations in int8:

@@ -257,7 +257,7 @@ class Head:
     def model_outputs(self, answers: dict) -> dict:
         """Returns the outputs of the model by name as far as those of `serving_default`, arrays, tell them.
 
-        They are what `verify_saved_model --labelled` gives to a `score` of your own: by default, those that have the
+        They are what `verify_saved_model --labeled` gives to a `score` of your own: by default, those that have the
         same name, and the logits of the classes.
         """
         outputs = dict(answers)

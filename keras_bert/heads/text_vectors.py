@@ -13,7 +13,8 @@ from keras_bert.models.encoder import describe_encoder
 class TextVectors:
     """Builds, runs and describes the layers of vectors, which have other names in each head.
 
-    `checkpoints.sentence_transformers` reads and writes them as modules, in the same order.
+    `checkpoints.sentence_transformers` reads and writes them as modules, in the same order. `normalize` promises
+    vectors of length 1: whoever takes means of them, of windows, scales these again.
 
     Attributes:
         pooling, projection, unit_length: strings, the names of the layers, in their order. The last two may be missing.

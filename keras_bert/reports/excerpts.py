@@ -1,4 +1,4 @@
-"""Excerpts of texts, with marked and labelled spans."""
+"""Excerpts of texts, with marked and labeled spans."""
 
 import itertools
 import unicodedata

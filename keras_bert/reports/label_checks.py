@@ -88,9 +88,9 @@ def _with_same_texts(labels, contents):
 def _rows_of_others(rows_by_label, own):
     """Returns the first rows whose label is not one's own; it stops early, since a text may be repeated very often."""
     rows = []
-    for label, labelled in rows_by_label.items():
+    for label, labeled in rows_by_label.items():
         if label != own:
-            rows.extend(labelled[: _SAME - len(rows)])
+            rows.extend(labeled[: _SAME - len(rows)])
         if len(rows) == _SAME:
             break
     return tuple(rows)

@@ -31,7 +31,7 @@ def evaluate(bert, texts, targets=None, *, sequence_length=None, verbose=True, *
             "`evaluate` needs a model with the head of a task, which was fine-tuned, see `fit`. "
             f"Received: head={bert.head!r}"
         )
-    rows = _labelled_rows(bert, task, texts, targets)
+    rows = _labeled_rows(bert, task, texts, targets)
     labels = _classes(bert) if head_named(bert.head).has_classes else None
     _check_options(task, options)
     settings = _answer_settings(bert, task, sequence_length, options)
@@ -46,13 +46,13 @@ def evaluate(bert, texts, targets=None, *, sequence_length=None, verbose=True, *
             labels=labels,
             name=task.name,
         )
-        labelled = copy.copy(bert)
-        labelled.labels = labels  # Tasks keep the head of a model with the same classes.
-        scores = _scores(task(read, Start(bert.name, labelled), settings))
+        labeled = copy.copy(bert)
+        labeled.labels = labels  # Tasks keep the head of a model with the same classes.
+        scores = _scores(task(read, Start(bert.name, labeled), settings))
     return {name: float(value) for name, value in scores.items()}
 
 
-def _labelled_rows(bert, task, texts, targets):
+def _labeled_rows(bert, task, texts, targets):
     """Returns texts and targets as the rows of the model's task."""
     texts = in_memory.listed(texts)
     if task.rows.convert is None:  # Otherwise it decides itself what it reads.

@@ -1,4 +1,4 @@
-"""Scores of SavedModels on labelled data, to compare one with another: int8 with float32."""
+"""Scores of SavedModels on labeled data, to compare one with another: int8 with float32."""
 
 import dataclasses
 import pathlib
@@ -53,7 +53,7 @@ class Comparison:
 
 
 def compare(directory, path, reference=None, task=None, text=None, pair=None, label="label"):
-    """Returns the `Comparison` of a SavedModel and a reference, with the same inputs and labels, on labelled data.
+    """Returns the `Comparison` of a SavedModel and a reference, with the same inputs and labels, on labeled data.
 
     The SavedModel is for classification, regression or question answering. `path` is a table, as for `read_table`, with
     these columns; for question answering a file in SQuAD's format; with a GLUE `task` the folder of the official files.
@@ -61,7 +61,7 @@ def compare(directory, path, reference=None, task=None, text=None, pair=None, la
     facts = _facts(directory)
     if reference is not None:
         _check_same_model(directory, facts, reference)
-    data = _labelled(directory, facts, path, task=task, text=text, pair=pair, label=label)
+    data = _labeled(directory, facts, path, task=task, text=text, pair=pair, label=label)
     predictions, scores, note = _scored(directory, facts, data)
     if reference is None:
         return Comparison(len(predictions), scores, note=note)
@@ -98,7 +98,7 @@ def _check_same_model(directory, facts, reference):
 
 
 def _scored(directory, facts, data):
-    """Returns the predictions of a SavedModel for `Labelled` data, the scores in percent, and a note or `None`.
+    """Returns the predictions of a SavedModel for `Labeled` data, the scores in percent, and a note or `None`.
 
     The scores are those of a user's report, if it has its own, as far as the SavedModel answers what they need.
     """
@@ -195,18 +195,18 @@ def _facts(directory):
     return read_json(path)
 
 
-def _labelled(directory, facts, path, **options):
-    """Returns the `Labelled` data of the task of a SavedModel, or of the first one that such a model can be of."""
+def _labeled(directory, facts, path, **options):
+    """Returns the `Labeled` data of the task of a SavedModel, or of the first one that such a model can be of."""
     own, settings = exported_task(facts, directory)
-    labelled = None
+    labeled = None
     if own is not None:
-        labelled = own.rows.labelled(own.name, directory, facts, path, settings=settings, **options)
+        labeled = own.rows.labeled(own.name, directory, facts, path, settings=settings, **options)
     for task in TASKS:
-        if labelled is None and task.trains(facts["head"]) and task is not own:
-            labelled = task.rows.labelled(task.name, directory, facts, path, **options)
-    if labelled is None:
+        if labeled is None and task.trains(facts["head"]) and task is not own:
+            labeled = task.rows.labeled(task.name, directory, facts, path, **options)
+    if labeled is None:
         raise ValueError(
-            f"{directory}: labelled data is for classification, regression and question answering. "
+            f"{directory}: labeled data is for classification, regression and question answering. "
             f"Received: head={facts['head']!r}"
         )
-    return labelled
+    return labeled

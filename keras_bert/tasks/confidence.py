@@ -92,7 +92,7 @@ def check_rows(task):
     rows = len(task.splits["dev"][0].examples)
     if rows < least:
         raise ValueError(
-            f"`answer_at_precision={task.precision:g}` needs at least {least:,} labelled rows to be promised, even "
+            f"`answer_at_precision={task.precision:g}` needs at least {least:,} labeled rows to be promised, even "
             f"if all are predicted correctly. Received: {rows:,} rows of dev"
         )
 

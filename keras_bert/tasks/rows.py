@@ -8,8 +8,8 @@ from keras_bert.data.sources import check_columns
 
 
 @dataclasses.dataclass(frozen=True)
-class Labelled:
-    """Labelled data for a SavedModel.
+class Labeled:
+    """Labeled data for a SavedModel.
 
     `inputs` are lists of strings by the names of the inputs of `serving_default`. `predictions` turns its outputs, a
     dict of arrays, into a list with a prediction for each row, and `score` these into scores in percent, the main one
@@ -164,8 +164,8 @@ class RowFormat:
             return inputs["text"]
         return inputs["text"], inputs["pair"]
 
-    def labelled(self, name, directory, facts, path, *, settings=None, **options):
-        """Returns the `Labelled` data of a file for a SavedModel with these facts; `None` if it is of another task.
+    def labeled(self, name, directory, facts, path, *, settings=None, **options):
+        """Returns the `Labeled` data of a file for a SavedModel with these facts; `None` if it is of another task.
 
         `name` is that of the task, and `settings` the stored ones; `options` are those of `saved_model_scores.compare`.
         """

@@ -27,13 +27,13 @@ class Teacher:
         bert: the loaded teacher.
         folder: where its outputs are kept.
         temperature, alpha: see `distillation_loss`; of several losses of the task, it is that of the one with `soft`.
-        unlabelled: `TextExamples` of which the student learns the teacher's answers. Defaults to `None`.
+        unlabeled: `TextExamples` of which the student learns the teacher's answers. Defaults to `None`.
 
     Attributes:
         origins, run_settings, facts: what it adds to those of the task.
     """
 
-    def __init__(self, task, name, bert, folder, *, temperature=2.0, alpha=0.5, unlabelled=None):
+    def __init__(self, task, name, bert, folder, *, temperature=2.0, alpha=0.5, unlabeled=None):
         check_distillation(temperature, alpha)
         self._task = task
         self._name = str(name)
@@ -42,9 +42,9 @@ class Teacher:
         self._outputs = None  # By part, once they are computed.
         self._temperature = float(temperature)
         self._alpha = float(alpha)
-        self._unlabelled = None
-        if unlabelled is not None:
-            self._unlabelled = dataclasses.replace(unlabelled, labels=None)
+        self._unlabeled = None
+        if unlabeled is not None:
+            self._unlabeled = dataclasses.replace(unlabeled, labels=None)
         if not task.training.can_teach:
             raise ValueError(f"`teacher`: the task {task.name} has none. Received: teacher={self._name}")
         with_teacher(task.training.loss)  # Raises an error if the losses have no part for a teacher.
@@ -58,9 +58,9 @@ class Teacher:
         }
         size = start_text(base_name(self._name), bert)  # The model card has no local paths.
         self.facts = {"teacher": f"{size}; temperature {temperature:g}, alpha {alpha:g}"}
-        if self._unlabelled is not None:
-            self.run_settings["unlabelled"] = self._unlabelled.fingerprint()
-            self.facts["unlabelled examples"] = f"{len(self._unlabelled):,}"
+        if self._unlabeled is not None:
+            self.run_settings["unlabeled"] = self._unlabeled.fingerprint()
+            self.facts["unlabeled examples"] = f"{len(self._unlabeled):,}"
 
     def taught(self, stage):
         """Returns a `Stage` whose model learns from the teacher, too."""
@@ -90,8 +90,8 @@ class Teacher:
         model = task.training.own_model(self._bert)
         train_inputs, _ = task.splits["train"][-1].pair()  # Some tasks make those of train on demand.
         inputs_by_part = {"train": train_inputs, "dev": task.splits["dev"][0].inputs}
-        if self._unlabelled is not None:
-            inputs_by_part["unlabelled"], _ = task.features(self._unlabelled)
+        if self._unlabeled is not None:
+            inputs_by_part["unlabeled"], _ = task.features(self._unlabeled)
         targets = {}
         for name, inputs in inputs_by_part.items():
             path = self._folder / f"{name}.npz"
@@ -112,17 +112,17 @@ class Teacher:
     def _examples(self):
         """Returns the inputs and targets of the student, those without labels last."""
         outputs = self._teacher_outputs()
-        labelled, labels = self._task.splits["train"][-1].pair()
-        if self._unlabelled is None:
-            return labelled, outputs["train"] | {"labels": labels}
-        unlabelled, zeros = self._task.features(self._unlabelled)
+        labeled, labels = self._task.splits["train"][-1].pair()
+        if self._unlabeled is None:
+            return labeled, outputs["train"] | {"labels": labels}
+        unlabeled, zeros = self._task.features(self._unlabeled)
         inputs = {}
-        for name, values in labelled.items():
-            inputs[name] = joined([values, unlabelled[name]])
+        for name, values in labeled.items():
+            inputs[name] = joined([values, unlabeled[name]])
         targets = {}
         for name, values in outputs["train"].items():
-            targets[name] = np.concatenate([values, outputs["unlabelled"][name]])
-        targets["labelled"] = np.repeat([1.0, 0.0], [len(labels), len(zeros)]).astype("float32")
+            targets[name] = np.concatenate([values, outputs["unlabeled"][name]])
+        targets["labeled"] = np.repeat([1.0, 0.0], [len(labels), len(zeros)]).astype("float32")
         targets["labels"] = np.concatenate([labels, zeros])
         return inputs, targets
 

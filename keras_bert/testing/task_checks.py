@@ -309,12 +309,12 @@ class TaskChecks:
         expect(not report.problems, "a SavedModel without problems", "; ".join(report.problems))
 
     @promise()
-    def labelled(self, exported, trained):
-        """The SavedModel has the scores of the run on labelled data."""
+    def labeled(self, exported, trained):
+        """The SavedModel has the scores of the run on labeled data."""
         rows = self.task.rows
-        if type(rows).labelled is RowFormat.labelled:
-            raise SkippedError("the rows have no `labelled`")
-        path = self.folder / "labelled.jsonl"
+        if type(rows).labeled is RowFormat.labeled:
+            raise SkippedError("the rows have no `labeled`")
+        path = self.folder / "labeled.jsonl"
         data = self._read_data(task=self.task.name)
         lines = []
         for _, row in data.train.stream_values():
@@ -324,7 +324,7 @@ class TaskChecks:
         for name, value in scores.items():
             if name in trained.results["scores"]:
                 expected = 100 * trained.results["scores"][name]
-                expect_equal({name: value}, {name: expected}, "the scores on labelled data", 1e-3)
+                expect_equal({name: value}, {name: expected}, "the scores on labeled data", 1e-3)
 
     @promise()
     def folds(self, made):

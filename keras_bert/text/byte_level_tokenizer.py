@@ -172,7 +172,8 @@ class ByteLevelTokenizer(Tokenizer, tf.Module):
         """Returns the places of pieces, in bytes, without the spaces at their ends, as RoBERTa's post-processor does.
 
         A piece of spaces alone keeps an empty place, at its end; the space that was added before a text has one at its
-        start. White space around added tokens is no part of them: `Literals` trims it.
+        start. This is what `Vocabulary` promises of `trim_offsets`; by the same setting, `Literals` trims the white
+        space around added tokens.
         """
         leading = tf.gather(self._leading, ids.values)  # Numbers of bytes to trim.
         trailing = tf.gather(self._trailing, ids.values)

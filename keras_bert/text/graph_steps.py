@@ -220,7 +220,9 @@ def _stage_of_neighbors(change):
         return sort_marks
     if change == _COMPOSE:
         return _composition()
-    return functools.partial(_replace, change.pattern, change.content)
+    if isinstance(change, _Replacement):
+        return functools.partial(_replace, change.pattern, change.content)
+    raise NotImplementedError(change)  # A kind of change of `_changes` without a stage here.
 
 
 def _replace(pattern, content, texts):

@@ -6,7 +6,8 @@ SentencePiece's, whose op does them.
 
 FORMS = ("NFC", "NFD", "NFKC", "NFKD")
 BEHAVIORS = ("Isolated", "Removed", "Contiguous", "MergedWithPrevious", "MergedWithNext")
-# Types of steps, with the names of their settings. `graph_steps` has a case for each; WordPiece takes them, too.
+# Types of steps, with the names of their settings. `graph_steps` has a case for each, where a step changes characters
+# each alone or is a stage of its own; WordPiece takes them, too.
 _NORMALIZERS = {
     "NFC": (),
     "NFD": (),

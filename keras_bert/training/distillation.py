@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import tensorflow as tf
 
 from keras_bert.checks import is_number
-from keras_bert.training.losses import Loss, divergence, labelled, pretraining_losses, target_named
+from keras_bert.training.losses import Loss, divergence, labeled, pretraining_losses, target_named
 
 _TEMPERATURES = (0.01, 10_000)  # The lowest and the highest one.
 
@@ -21,7 +21,7 @@ def distillation_loss(loss: Loss, *, temperature: float = 2.0, alpha: float = 0.
 
     Targets are a dict: `labels`, the targets of `loss`; `teacher_logits`, in the shape of the student's logits, for
     answers `teacher_start_logits`, `teacher_end_logits` and `teacher_length`, the number of tokens; and optionally
-    `labelled`, `(rows,)`, 0 for rows without a label, which have only the part of the teacher.
+    `labeled`, `(rows,)`, 0 for rows without a label, which have only the part of the teacher.
 
     Args:
         loss: a `Loss` with `soft`, the one with the labels, such as `classification_loss()`. Its class weights weight
@@ -50,11 +50,11 @@ def distillation_loss(loss: Loss, *, temperature: float = 2.0, alpha: float = 0.
     def values(targets, outputs, *row_weights):
         soft = loss.soft(targets, outputs, temperature)
         hard = with_labels.values(targets, outputs, *row_weights)
-        return alpha * soft + (1 - alpha) * hard * labelled(targets)
+        return alpha * soft + (1 - alpha) * hard * labeled(targets)
 
     def weights(targets):
         row_weights = tf.cast(loss.weights(target_named(targets, "labels")), tf.float32)
-        return tf.where(labelled(targets) > 0, row_weights, 1.0)
+        return tf.where(labeled(targets) > 0, row_weights, 1.0)
 
     if loss.weights is None:
         return dataclasses.replace(loss, values=values, soft=None)
@@ -92,11 +92,11 @@ def _of_labels(loss):
     """Returns a loss of the `labels` of targets, on rows that have one."""
 
     def values(targets, outputs, *row_weights):
-        labelled_weights = [weights * labelled(targets) for weights in row_weights]
-        return loss.values(target_named(targets, "labels"), outputs, *labelled_weights)
+        labeled_weights = [weights * labeled(targets) for weights in row_weights]
+        return loss.values(target_named(targets, "labels"), outputs, *labeled_weights)
 
     def weights(targets):
-        has_label = labelled(targets)
+        has_label = labeled(targets)
         if loss.weights is None:
             return has_label
         own = tf.cast(loss.weights(target_named(targets, "labels")), tf.float32)

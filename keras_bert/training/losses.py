@@ -177,7 +177,7 @@ def multi_label_loss(class_weights: Any = None) -> Loss:
         teacher, student = _teacher_and_student(targets, outputs, "logits")
         losses = divergence(_with_absence(teacher), _with_absence(student), temperature)
         if class_weights is not None:
-            has_label = tf.reshape(labelled(targets), [-1, 1]) > 0
+            has_label = tf.reshape(labeled(targets), [-1, 1]) > 0
             losses *= tf.where(has_label, importance(target_named(targets, "labels")), 1.0)
         return tf.reduce_mean(losses, -1)
 
@@ -303,11 +303,11 @@ def soft_spans(targets, outputs, temperature):
     return (losses[0] + losses[1]) / 2
 
 
-def labelled(targets):
+def labeled(targets):
     """Returns 1 for rows with a label and 0 for the others, or 1 for all."""
-    if "labelled" not in targets:
+    if "labeled" not in targets:
         return tf.ones([])
-    return tf.reshape(tf.cast(targets["labelled"], tf.float32), [-1])
+    return tf.reshape(tf.cast(targets["labeled"], tf.float32), [-1])
 
 
 def _teacher_and_student(targets, outputs, name):

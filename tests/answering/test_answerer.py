@@ -201,7 +201,7 @@ def test_probabilities_of_answers():
 
 TEXT = "ü Ada [b]"
 FILLS = {"tokens": [[[b"a", "ü".encode()], [b"", b""]]], "probabilities": [[[0.5, 0.25], [0, 0]]], "mask_count": [1]}
-LABELLED = {"labels": [[b"a", "ü".encode()]], "probabilities": [[0.25, 0.5]]}
+LABELED = {"labels": [[b"a", "ü".encode()]], "probabilities": [[0.25, 0.5]]}
 SCORES = {"a": 0.25, "ü": 0.5}
 TAGGED = {"entities": [[b"Ada", b""]], "entity_types": [[b"PER", b""]], "entity_scores": [[0.5, 0]]}
 TAGGED |= {"entity_starts": [[3, -1]], "entity_ends": [[6, -1]], "entity_count": [1]}
@@ -223,9 +223,9 @@ DETECTED = {
         ({"choice": [1], "probabilities": [[0.25, 0.75]]}, None, {"choice": 1, "scores": [0.25, 0.75]}),
         ({"value": [1.5]}, None, {"value": 1.5}),
         ({"probability": [0.5]}, None, {"probability": 0.5}),
-        (LABELLED, None, {"label": "ü", "score": 0.5, "scores": SCORES}),
-        (LABELLED | {"logits": [[-1, 2]]}, None, {"label": "ü", "score": 0.5, "scores": SCORES, "logits": [-1, 2]}),
-        (LABELLED | {"predicted": [[True, False]]}, None, {"labels": ["a"], "scores": SCORES}),
+        (LABELED, None, {"label": "ü", "score": 0.5, "scores": SCORES}),
+        (LABELED | {"logits": [[-1, 2]]}, None, {"label": "ü", "score": 0.5, "scores": SCORES, "logits": [-1, 2]}),
+        (LABELED | {"predicted": [[True, False]]}, None, {"labels": ["a"], "scores": SCORES}),
         (DETECTED, None, {"tokens": [{"text": "Ada", "replaced": True, "start": 2, "end": 5, "score": 0.75}]}),
         (TAGGED, None, {"entities": [{"text": "Ada", "label": "PER", "start": 2, "end": 5, "score": 0.5}]}),
     ],

@@ -426,8 +426,8 @@ def test_names_win_over_the_order_of_columns(frame, names, is_reversed):
     pairs = frame(columns)
     assert in_memory.read(pairs)[0] == [("a", "c"), ("b", "d")]
     assert read_rows(pairs)[0][1] == {"text": "b", "pair": "d"}
-    labelled = frame(columns | {"kind": ["x", "y"]})
-    data = fit_data.read_data(labelled, "kind", "classification", None, None, 1)
+    labeled = frame(columns | {"kind": ["x", "y"]})
+    data = fit_data.read_data(labeled, "kind", "classification", None, None, 1)
     _, row = next(iter(data.train.values))
     assert row == {"text": "a", "pair": "c", "label": "x"}
 

@@ -231,7 +231,7 @@ def test_folds_fit_it_to_the_predictions_of_all_folds(checkpoint, tmp_path, eage
     ("targets", "options", "message"),
     [
         (["x", "y"] * 6, {"calibrate": True}, "`calibrate` needs rows that the model is not trained on"),
-        (["x", "y"] * 6, {"answer_at_precision": 0.95, "folds": 3}, "needs at least 97 labelled rows.* 12 rows"),
+        (["x", "y"] * 6, {"answer_at_precision": 0.95, "folds": 3}, "needs at least 97 labeled rows.* 12 rows"),
         (["x", "y"] * 6, {"answer_at_precision": 95, "folds": 3}, "must be a share from 0.5 to 0.999.*=95"),
         (
             [["x"], ["x", "y"], []] * 4,

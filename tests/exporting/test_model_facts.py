@@ -59,6 +59,7 @@ OTHER = {
     "config.num_attention_heads": {"config": {"num_attention_heads": 4}},
     "graph.pooler_activation": {"config": {"pooler_activation": "gelu"}},
     "labels.1": {"labels": ("a", "c")},
+    "labels.0": {"labels": ("b", "a")},
     "labels": {"labels": ("a", "b", "c"), "options": {"num_classes": 3}},
     "multi_label": {"options": {"multi_label": True}},
     "pair": {"pair": True},

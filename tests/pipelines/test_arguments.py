@@ -29,7 +29,7 @@ class Arguments(Shared):
     fast: bool = flag(True, "Whether it is fast.")
     length: int = flag(8, "Length.", least=3)
     learning_rate: float = flag(1e-3, "Rate.")
-    unlabelled: str = flag(None, "Texts.", needs="casing=upper or phase, which has texts")
+    unlabeled: str = flag(None, "Texts.", needs="casing=upper or phase, which has texts")
     patience: int = flag(1, "Patience.", excludes=("length", "fast, which ends early"))
 
 
@@ -108,7 +108,7 @@ MISTAKES = """
 --model=m --num_labels=2 -> Unknown flag --num_labels. The classes are those of the labels in the data
 --model=m --modle=n -> Unknown flag --modle. Did you mean --model?
 --flagfile=none.txt -> Unable to open flagfile: [Errno 2] No such file or directory: 'none.txt'
---model=m --unlabelled=a -> --unlabelled: only with --casing=upper or --phase, which has texts. Received: --unlabelled=a
+--model=m --unlabeled=a -> --unlabeled: only with --casing=upper or --phase, which has texts. Received: --unlabeled=a
 --model=m --patience=2 -> --patience: not with --length. Received: both
 --model=m --length= --patience=2 -> --length must be an integer of at least 3. Received: --length=
 """
@@ -130,7 +130,7 @@ def test_a_mistake_in_some_flags():
 
 @pytest.mark.parametrize(
     "given",
-    ["--casing=upper --unlabelled=a", "--phase=b --unlabelled=a", "--length=4 --nofast"],
+    ["--casing=upper --unlabeled=a", "--phase=b --unlabeled=a", "--length=4 --nofast"],
 )
 def test_conditions_that_hold(given):
     parse(DOCUMENT, Arguments, ["--model=m", *given.split()]).check_conditions()
@@ -151,7 +151,7 @@ def test_help():
         "--[no]fast",
         "--length=N",
         "--learning_rate=X",
-        "--unlabelled=TEXT",
+        "--unlabeled=TEXT",
         "--patience=N",
         "model:",
         "--model=TEXT",

@@ -37,7 +37,7 @@ def question_row(number):
     }
 
 
-LABELLED = [{"text": f"text {number}", "label": ("good", "bad")[number % 2]} for number in NUMBERS]
+LABELED = [{"text": f"text {number}", "label": ("good", "bad")[number % 2]} for number in NUMBERS]
 SCORED = [{"text": f"text {number}", "label": number / 10} for number in NUMBERS]
 CHOICES = list(map(choices_row, NUMBERS))
 PAIRS = [{"query": f"query {number}", "passage": f"passage {number}"} for number in NUMBERS]
@@ -55,7 +55,7 @@ def second_words(rows):
 
 # The command, its rows, and the texts of what it has read.
 COMMANDS = {
-    "classification": ("run_glue", LABELLED, lambda rows: rows.text),
+    "classification": ("run_glue", LABELED, lambda rows: rows.text),
     "regression": ("run_glue", SCORED, lambda rows: rows.text),
     "multiple_choice": ("run_multiple_choice", CHOICES, first_choices),
     "embedding": ("run_embedding", PAIRS, lambda rows: rows.queries),

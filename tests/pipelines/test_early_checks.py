@@ -119,7 +119,7 @@ run_glue --train_file=t.csv --folds=2 --teacher=bert_tiny_books --output_dir=o -
 glue --data_dir=. -> --data_dir: only for GLUE. Received: --data_dir=.
 glue --threshold=0.3 -> --threshold: only for --task=multi_label. Received: --threshold=0.3
 glue --alpha=0.2 -> --alpha: only with --teacher. Received: --alpha=0.2
-glue --unlabelled=t.csv -> --unlabelled: only with --teacher. Received: --unlabelled=t.csv
+glue --unlabeled=t.csv -> --unlabeled: only with --teacher. Received: --unlabeled=t.csv
 glue --teacher=./a/b -> ./a/b: no such checkpoint. Expected a directory or a .keras file
 glue --pack --language_model_weight=0.5 -> --pack: only for BERT, without --language_model_weight
 glue --language_model_weight=0.5 --teacher=bert_tiny_books -> --language_model_weight: only without --teacher.
@@ -142,8 +142,8 @@ official --task=wnli --text_column=a -> --text_column: only for your own table. 
 official --task=wnli --label_column=a -> --label_column: only for --task=classification, multi_label or regression.
 official --task=wnli --diagnostics=t.csv -> --diagnostics: only for --task=mnli. Received: --diagnostics=t.csv
 official --task=wnli,rte --language_model_weight=0 --teacher=folder -> --teacher must have a model for each of several
-official --task=wnli,rte --teacher=bert_tiny_books --unlabelled=t.csv -> --unlabelled: only for one --task. Received:
-official --task=wnli --teacher=bert_tiny_books --unlabelled=t.csv -> --unlabelled for --task=wnli: expected
+official --task=wnli,rte --teacher=bert_tiny_books --unlabeled=t.csv -> --unlabeled: only for one --task. Received:
+official --task=wnli --teacher=bert_tiny_books --unlabeled=t.csv -> --unlabeled for --task=wnli: expected
 pretraining --config=tinny -> unknown size name 'tinny'. Expected one of tiny, mini, small, medium, base, large,
 pretraining --config=tiny --phases=128x1000 -> --phases must look like length:128,steps:90000,batch:256. Received:
 pretraining --config=tiny --eval_examples=3 -> --eval_examples: only with --eval_data. Received: --eval_examples=3
@@ -230,12 +230,12 @@ verify_saved_model t.csv -> t.csv is a file. Expected the folder of a SavedModel
 verify_saved_model shelf/versions -> shelf/versions is no SavedModel, it has no saved_model.pb. Did you mean shelf/v
 verify_saved_model runs/a -> runs/a is no SavedModel, it has no saved_model.pb. Did you mean runs/a/saved_model/1?
 verify_saved_model folder -> folder is no SavedModel, it has no saved_model.pb. Expected the folder of one version,
-verify --labelled=t.csv --reference=none -> none: no such folder. Expected a SavedModel, such as saved_models/sst2/1
-verify --labelled=. --task=mrcp -> --task must be one of cola, sst2, mrpc, stsb, qqp, mnli, mnli_mismatched, qnli, rte,
-verify --labelled=none.csv -> --labelled=none.csv: no such file or folder
-verify shelf/versions/10 --labelled=. -> --labelled is for one SavedModel. Received: 2 directories
-verify --pair_column=b -> --pair_column: only with --labelled. Received: --pair_column=b
-verify --labelled=. --task=mrpc --label_column=a -> --label_column: only without --task. Received: --label_column=a
+verify --labeled=t.csv --reference=none -> none: no such folder. Expected a SavedModel, such as saved_models/sst2/1
+verify --labeled=. --task=mrcp -> --task must be one of cola, sst2, mrpc, stsb, qqp, mnli, mnli_mismatched, qnli, rte,
+verify --labeled=none.csv -> --labeled=none.csv: no such file or folder
+verify shelf/versions/10 --labeled=. -> --labeled is for one SavedModel. Received: 2 directories
+verify --pair_column=b -> --pair_column: only with --labeled. Received: --pair_column=b
+verify --labeled=. --task=mrpc --label_column=a -> --label_column: only without --task. Received: --label_column=a
 features --sequence_length=513 -> --sequence_length: expected at most 512, the number of positions of bert_tiny_books.
 features --output=o.csv -> --output must end in .npz or .jsonl. Received: o.csv
 features --input=empty.txt -> empty.txt: there is no text

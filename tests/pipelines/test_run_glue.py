@@ -142,12 +142,12 @@ def test_a_language_model_loss_of_a_left_to_right_model(made, tmp_path, config, 
 def distilled(made, tmp_path_factory):
     """The folder of a student with one layer of the teacher, and what the command printed.
 
-    It learns from labelled rows, and from pairs that only the teacher labels.
+    It learns from labeled rows, and from pairs that only the teacher labels.
     """
     folder = tmp_path_factory.mktemp("distilled")
     pairs = [f"{text} x\t{other} y" for text, other in zip(WORDS, OTHERS, strict=True)]
     write_csv(folder / "more.tsv", "text\tother", pairs)
-    files = [f"--data_dir={made}/data", f"--unlabelled={folder}/more.tsv", "--pair_column=other"]
+    files = [f"--data_dir={made}/data", f"--unlabeled={folder}/more.tsv", "--pair_column=other"]
     teacher = [f"--teacher={made}/teacher", "--student_layers=1", "--temperature=3", "--alpha=0.9"]
     output = [f"--output_dir={folder}/out"]
     with eagerly():
@@ -169,7 +169,7 @@ def test_the_logits_of_a_teacher(made, distilled):
     texts = [f"{text} x" for text in WORDS]
     others = [f"{text} y" for text in OTHERS]
     logits = logits_of(teacher, 12, texts, others)
-    np.testing.assert_allclose(teacher_logits(output, "unlabelled"), logits, atol=1e-5)
+    np.testing.assert_allclose(teacher_logits(output, "unlabeled"), logits, atol=1e-5)
 
 
 def test_a_student(made, distilled):
@@ -308,7 +308,7 @@ def test_several_labels_on_two_devices(made, tmp_path, mirrored, monkeypatch, ca
     rows = [f"{text},{row % 2},{row % 3 // 2}" for row, text in enumerate(WORDS)]
     write_csv(tmp_path / "rows.csv", "text,odd,third", rows)
     files = [f"--{name}={tmp_path}/rows.csv" for name in ("train_file", "dev_file", "predict_file")]
-    teacher = [f"--teacher={made}/several", f"--unlabelled={tmp_path}/rows.csv"]
+    teacher = [f"--teacher={made}/several", f"--unlabeled={tmp_path}/rows.csv"]
     settings = ["--label_column=odd,third", "--threshold=per_label", "--class_weight=balanced"]
     output = tmp_path / "out"
     given = flags(made, output, "--task=multi_label", *files, *settings, *teacher)
@@ -324,7 +324,7 @@ def test_several_labels_on_two_devices(made, tmp_path, mirrored, monkeypatch, ca
     assert bert.labels == ["odd", "third"]
     assert bert.multi_label
     assert len(bert.thresholds) == 2
-    for name in ("train", "dev", "unlabelled"):
+    for name in ("train", "dev", "unlabeled"):
         assert teacher_logits(output, name).shape == (12, 2)
     assert list(report["teacher"]["scores"]) == ["micro_f1", "macro_f1", "exact_match"]
     (run,) = output.glob("runs/*/dev.npz")

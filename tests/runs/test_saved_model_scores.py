@@ -1,4 +1,4 @@
-"""Scores of SavedModels on labelled data; the models answer by rule, with the outputs of `export`."""
+"""Scores of SavedModels on labeled data; the models answer by rule, with the outputs of `export`."""
 
 import dataclasses
 import json
@@ -274,9 +274,9 @@ def test_the_command_judges_the_score(right, wrong, table, capsys):
             program.main(arguments)
         return end.value.code, capsys.readouterr().out.splitlines()
 
-    arguments = [wrong, f"--labelled={table(TRUTH)}", f"--reference={right}"]
+    arguments = [wrong, f"--labeled={table(TRUTH)}", f"--reference={right}"]
     status, (_, scores, verdict) = judge(*arguments, "--max_drop=38")
-    assert scores.startswith(f"{wrong}: labelled: 8 rows, accuracy 62.50 (reference 100.00), ")
+    assert scores.startswith(f"{wrong}: labeled: 8 rows, accuracy 62.50 (reference 100.00), ")
     assert (status, verdict) == (0, "fit to ship")
     status, (*_, verdict) = judge(*arguments)
     assert status == 2

@@ -150,5 +150,5 @@ class TellingRows(ReplyRows):
         return {"text": row["intent"]}
 
 
-def test_no_labelled_data_by_default():
-    assert ROWS.labelled("grades", "model/1", {}, "a.jsonl") is None
+def test_no_labeled_data_by_default():
+    assert ROWS.labeled("grades", "model/1", {}, "a.jsonl") is None

@@ -23,7 +23,7 @@ from keras_bert.training.losses import Loss, classification_loss  # noqa: E402
 
 pytestmark = pytest.mark.tensorflow
 TEXTS = ["a b", "c d", "e f", "g h", "a c", "b d"]
-UNLABELLED = ["h a", "d e"]
+UNLABELED = ["h a", "d e"]
 LABELS = {
     "classification": ["y", "x", "y", "y", "x", "y"],
     "multi_label": ["x", "x|y", "", "y", "x", "x"],
@@ -91,20 +91,20 @@ def rows_of_loss(kind, logits):
 def test_targets_losses_and_scores(kind, bert, tmp_path):
     task = make_task(kind, bert, tmp_path)
     model, loaded = classifier_of(task, bert, tmp_path / "teacher")
-    more = TextExamples(UNLABELLED, None, None, [0, 1])
-    teacher = Teacher(task, tmp_path / "teacher", loaded, tmp_path / "logits", unlabelled=more)
+    more = TextExamples(UNLABELED, None, None, [0, 1])
+    teacher = Teacher(task, tmp_path / "teacher", loaded, tmp_path / "logits", unlabeled=more)
     assert teacher.origins == {f"{tmp_path}/teacher": loaded.identity}
-    assert teacher.facts["unlabelled examples"] == "2"
-    assert teacher.run_settings["unlabelled"] == more.fingerprint()
+    assert teacher.facts["unlabeled examples"] == "2"
+    assert teacher.run_settings["unlabeled"] == more.fingerprint()
     assert not task.training.keeps_head(loaded)
 
     stage = teacher.taught(task.training.stages({})[0])
     inputs, targets = stage.examples()
     assert inputs["token_ids"].shape[0] == 8
     assert inputs["token_ids"].to_list()[6] == [2, 12, 5, 3]  # [CLS] h a [SEP]
-    logits = model(bert.preprocessor(8)([*TEXTS, *UNLABELLED]))["logits"].numpy()
+    logits = model(bert.preprocessor(8)([*TEXTS, *UNLABELED]))["logits"].numpy()
     np.testing.assert_allclose(targets["teacher_logits"], logits, atol=1e-5)
-    assert targets["labelled"].tolist() == [1] * 6 + [0] * 2
+    assert targets["labeled"].tolist() == [1] * 6 + [0] * 2
     total, weight = stage.loss.sums(targets, {"logits": np.zeros_like(logits)}, tf.ones(8))
     rows, balance = rows_of_loss(kind, logits)
     assert float(total / weight) == pytest.approx(np.average(rows, weights=balance), rel=1e-4)

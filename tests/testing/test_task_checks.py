@@ -218,17 +218,17 @@ def test_a_task_with_rows_of_its_own():
     settings = {"markers": "!?", "sequence_length": 24}
     with registered("relations_task") as module:
         checked = check_task(module.Relations, rows, ["owns", "founded"] * 4, settings=settings)
-    assert set(checked.promises) >= {"recognized", "settings", "server", "labelled", "folds", "resume"}
+    assert set(checked.promises) >= {"recognized", "settings", "server", "labeled", "folds", "resume"}
 
 
 @pytest.mark.slow
 def test_a_task_with_a_head_of_its_own():
     texts = [f"{text} {number}" for number, text in enumerate([*EIGHT, *EIGHT[:4]])]
     settings = {"sequence_length": 8}
-    only = [*without_processes(TaskChecks), "labelled"]
+    only = [*without_processes(TaskChecks), "labeled"]
     with registered("topics_head") as module:
         checked = check_task(module.TopicTask, texts, TOPICS, settings=settings, only=only)
-    assert set(checked.promises) >= {"epochs", "results", "report", "model_card", "labelled"}
+    assert set(checked.promises) >= {"epochs", "results", "report", "model_card", "labeled"}
 
 
 @pytest.mark.slow
@@ -238,7 +238,7 @@ def test_a_task_whose_rows_have_their_targets():
         intent = ("lost", "found")[number % 2]
         rows.append({"turns": [f"i {word}", f"{word} j k"], "intent": intent})
     settings = {"sequence_length": 12}
-    only = [*without_processes(TaskChecks), "labelled"]
+    only = [*without_processes(TaskChecks), "labeled"]
     with registered("intents_task") as module:
         checked = check_task(module.Intents, rows, settings=settings, only=only)
-    assert set(checked.promises) >= {"recognized", "epochs", "labelled", "folds", "resume"}
+    assert set(checked.promises) >= {"recognized", "epochs", "labeled", "folds", "resume"}

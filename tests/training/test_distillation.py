@@ -19,7 +19,7 @@ from keras_bert.training.losses import (
 RNG = np.random.default_rng(0)
 STUDENT, TEACHER = RNG.normal(size=(2, 4, 3)).astype("float32")
 LABELS = np.array([0, 2, 1, 1])
-LABELLED = np.array([1, 1, 0, 1], "float32")
+LABELED = np.array([1, 1, 0, 1], "float32")
 ALL_ROWS = (1.0, 1.0, 1.0, 1.0)
 
 
@@ -48,12 +48,12 @@ def softened(temperature, teacher=TEACHER, student=STUDENT):
     ("class_weights", "importance"), [(None, [1.0, 1.0, 1.0, 1.0]), ([1.0, 5.0, 2.0], [1.0, 2.0, 1.0, 5.0])]
 )
 def test_classification_by_rows(class_weights, importance):
-    """Unlabelled rows have only the teacher's part, and filler rows none; class weights weight both parts."""
+    """Unlabeled rows have only the teacher's part, and filler rows none; class weights weight both parts."""
     hard = -special.log_softmax(STUDENT, -1)[np.arange(4), LABELS]
-    rows = 0.3 * softened(4.0) + 0.7 * hard * LABELLED
+    rows = 0.3 * softened(4.0) + 0.7 * hard * LABELED
     loss = distillation_loss(classification_loss(class_weights), temperature=4.0, alpha=0.3)
     for shape in ((4,), (4, 1)):
-        targets = given(labelled=tf.reshape(LABELLED, shape))
+        targets = given(labeled=tf.reshape(LABELED, shape))
         assert mean(loss, targets, STUDENT) == near(np.average(rows, weights=importance))
         with_filler = mean(loss, targets, STUDENT, rows=[0.0, 1.0, 1.0, 0.0])
         assert with_filler == near(np.average(rows[1:3], weights=importance[1:3]))
@@ -70,9 +70,9 @@ def test_several_labels():
     importance[2] = 1  # The row without labels.
     hard = multi_label_loss(class_weights.tolist())
     values = hard.values(tf.constant(targets), {"logits": STUDENT}).numpy()
-    expected = 0.25 * (soft * importance).mean(-1) + 0.75 * values * LABELLED
+    expected = 0.25 * (soft * importance).mean(-1) + 0.75 * values * LABELED
     loss = distillation_loss(hard, alpha=0.25)
-    found = mean(loss, given(targets, labelled=tf.constant(LABELLED)), STUDENT)
+    found = mean(loss, given(targets, labeled=tf.constant(LABELED)), STUDENT)
     assert found == near(expected.mean())
 
 
@@ -142,22 +142,22 @@ def test_one_of_several_losses_has_the_teacher():
         Loss("all", spread, together=True),
     ]
     taught, first, weighted, together = with_teacher(own, temperature=4.0, alpha=0.3)
-    targets = given(labelled=tf.constant(LABELLED))
+    targets = given(labeled=tf.constant(LABELED))
     alone = distillation_loss(own[0], temperature=4.0, alpha=0.3)
     assert mean(taught, targets, STUDENT) == mean(alone, targets, STUDENT)
-    assert mean(first, targets, STUDENT) == near(np.average(STUDENT[:, 0], weights=LABELLED))
+    assert mean(first, targets, STUDENT) == near(np.average(STUDENT[:, 0], weights=LABELED))
     assert mean(first, given(), STUDENT) == near(STUDENT[:, 0].mean())
     sums = STUDENT.sum(-1)
-    assert mean(weighted, targets, STUDENT) == near(np.average(sums, weights=LABELS * LABELLED))
+    assert mean(weighted, targets, STUDENT) == near(np.average(sums, weights=LABELS * LABELED))
     assert weighted.finish is np.exp
-    assert mean(together, targets, STUDENT) == near(3 * np.average(LABELS, weights=LABELLED))
+    assert mean(together, targets, STUDENT) == near(3 * np.average(LABELS, weights=LABELED))
 
 
 def test_a_loss_of_all_rows_with_a_teacher():
     soft = Loss("all", spread, together=True, finish=np.exp, soft=classification_loss().soft)
     loss = distillation_loss(soft, temperature=4.0, alpha=0.3)
-    rows = 0.3 * softened(4.0) + 0.7 * 3 * LABELS * LABELLED
-    assert mean(loss, given(labelled=tf.constant(LABELLED)), STUDENT) == near(rows.mean())
+    rows = 0.3 * softened(4.0) + 0.7 * 3 * LABELS * LABELED
+    assert mean(loss, given(labeled=tf.constant(LABELED)), STUDENT) == near(rows.mean())
     assert loss.together
     assert loss.finish is np.exp
 

@@ -171,7 +171,7 @@ def own_data(
     train = reader.read(train_source, labels, skip_bad_rows)
     classes = labels
     if classes is None:
-        if kind == "classification" and _all_differ(train.labels):
+        if kind == "classification" and _all_differ(train.labels):  # Dev, read here before its turn, may have the same.
             _check_classes(reader, train, train_source, dev_source, skip_bad_rows)
         classes = reader.discover_classes(train.labels, train_source)
         train = _with_ids(train, classes)

@@ -109,7 +109,7 @@ def _rarest_first(labels):
 
 @dataclasses.dataclass(frozen=True)
 class TextData:
-    """A task and its `TextExamples`: to train on, of labelled `dev` data by name, and to predict by name."""
+    """A task and its `TextExamples`: to train on, of labeled `dev` data by name, and to predict by name."""
 
     task: TaskSpec
     train: TextExamples
@@ -164,7 +164,7 @@ class TextData:
             )
 
     def _classes_of(self, examples):
-        """Returns the set of the class ids of labelled rows."""
+        """Returns the set of the class ids of labeled rows."""
         if self.task.multi_label:
             return set(itertools.chain.from_iterable(examples.labels))
         return set(examples.labels)

@@ -297,21 +297,21 @@ def read(task, data_dir, split, skip_bad_rows=0):
             f"`data_dir` has no {name} of {task.name}: neither {folder / task.title / name} nor {folder / name}. "
             "Expected the folder of the official files from https://gluebenchmark.com/tasks"
         )
-    is_labelled = split != "test"
+    is_labeled = split != "test"
     wanted = [task.text]
     if task.pair:
         wanted.append(task.pair)
-    if is_labelled:
+    if is_labeled:
         wanted.append(task.label)
     if keep is not None:
         wanted += _PAIR_IDS
-    header = task.header if is_labelled else None
+    header = task.header if is_labeled else None
     rows = _read_rows(path, wanted, header, skip_bad_rows)
     if keep is not None:
         rows = [row for row in rows if keep(_pair_ids(row.cells))]
         if not rows:
             raise ValueError(f"{path}: no {split} rows. The ids of the dev rows belong to other data")
-    return _examples(task, path, rows, is_labelled)
+    return _examples(task, path, rows, is_labeled)
 
 
 def read_diagnostics(path):
@@ -327,7 +327,7 @@ def read_diagnostics(path):
         raise ValueError(f"{path}: no such file. Expected diagnostic-full.tsv of the GLUE diagnostics")
     rows = _read_rows(path, [*_COARSE, "Premise", "Hypothesis", "Label"])
     task = dataclasses.replace(TASKS["ax"], text="Premise", pair="Hypothesis", label="Label")
-    examples = _examples(task, path, rows, is_labelled=True)
+    examples = _examples(task, path, rows, is_labeled=True)
     return examples, [_categories(row.cells) for row in rows]
 
 
@@ -417,7 +417,7 @@ def _read_rows(path, wanted, header=None, skip_bad_rows=0):
     return [_Row(*row) for row in rows]
 
 
-def _examples(task, path, rows, is_labelled):
+def _examples(task, path, rows, is_labeled):
     """Returns the `TextExamples` of rows of a file."""
     pair = None
     if task.pair:
@@ -425,7 +425,7 @@ def _examples(task, path, rows, is_labelled):
     return TextExamples(
         text=[row.cells[task.text] for row in rows],
         pair=pair,
-        labels=_labels(task, path, rows) if is_labelled else None,
+        labels=_labels(task, path, rows) if is_labeled else None,
         ids=_ids(path, rows),
     )
 

@@ -14,9 +14,9 @@ from keras_bert.tasks.classification import glue
 from keras_bert.tasks.classification.data import METRICS, Columns, TableReader, columns_of_model, own_data
 from keras_bert.tasks.classification.examples import TaskSpec
 from keras_bert.tasks.classification.predictions import dense
-from keras_bert.tasks.rows import Labelled, RowFormat, first_known
+from keras_bert.tasks.rows import Labeled, RowFormat, first_known
 
-_LABEL = "label"  # The default column of `labelled`.
+_LABEL = "label"  # The default column of `labeled`.
 
 
 class TextRows(RowFormat):
@@ -62,7 +62,7 @@ class TextRows(RowFormat):
         )
         return dataclasses.replace(data, columns=written)
 
-    def labelled(self, name, directory, facts, path, *, settings=None, task=None, text=None, pair=None, label=_LABEL):
+    def labeled(self, name, directory, facts, path, *, settings=None, task=None, text=None, pair=None, label=_LABEL):
         if _kind_of_labels(facts) != self.kind:
             return None
         labels = facts["labels"]
@@ -84,7 +84,7 @@ class TextRows(RowFormat):
             labels=tuple(labels or ()),
             metrics=metrics,
         )
-        return Labelled(
+        return Labeled(
             inputs=examples.texts,
             predictions=functools.partial(_predictions_of, head_named(facts["head"])),
             score=self._score_function(examples, spec),

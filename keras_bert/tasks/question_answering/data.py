@@ -7,7 +7,7 @@ from keras_bert.data.splits import split_numbers
 from keras_bert.data.squad import ANSWERS, START, Questions, read
 from keras_bert.settings import setting
 from keras_bert.tasks.question_answering import metrics
-from keras_bert.tasks.rows import Labelled, RowFormat
+from keras_bert.tasks.rows import Labeled, RowFormat
 
 
 @dataclasses.dataclass(frozen=True)
@@ -88,7 +88,7 @@ class QuestionRows(RowFormat):
     def read(self, train, dev, settings, labels=None, name=None):
         return read_all([train], dev)
 
-    def labelled(self, name, directory, facts, path, *, settings=None, **options):
+    def labeled(self, name, directory, facts, path, *, settings=None, **options):
         questions = read(path)
         exact = "exact" if questions.version_2 else "exact_match"
 
@@ -102,7 +102,7 @@ class QuestionRows(RowFormat):
 
         contexts = [questions.contexts[index] for index in questions.context]
         inputs = {"question": questions.questions, "context": contexts}
-        return Labelled(inputs, predictions, score)
+        return Labeled(inputs, predictions, score)
 
 
 def read_all(train_files, dev_file, predict_file=None, version_2=None, max_train_examples=None, max_dev_examples=None):

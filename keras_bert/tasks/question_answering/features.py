@@ -78,6 +78,7 @@ class QuestionWindows:
     Attributes:
         windows: `Views` of all questions, which are their rows.
         offset: the position of the first token of the context, `(windows,)`.
+        question_room: int, the most tokens of a question that are read.
         long_questions: ids of truncated questions.
         inexact: ids of questions whose answer starts or ends within a token.
         unmapped: ids of questions with answers, none of which maps to tokens. Questions in `Questions.contradicted`
@@ -90,14 +91,15 @@ class QuestionWindows:
         self._contexts = _Contexts(questions.contexts, tokenizer)
         (asked,) = tokenized(lambda texts: [tokenizer(texts)], questions.questions)
         # Not the rule for pairs: as in Google's program, only the question is truncated, the context is split.
-        most = preprocessor.packing.question_room(max_question_length)
-        is_long = asked.row_lengths().numpy() > most
+        # SavedModels truncate it at the same place.
+        self.question_room = preprocessor.packing.question_room(max_question_length)
+        is_long = asked.row_lengths().numpy() > self.question_room
         self.long_questions = [questions.ids[row] for row in np.flatnonzero(is_long)]
         self._viewed = ViewedTexts(
             preprocessor,
             SlidingWindows(doc_stride=doc_stride),
             self._contexts.ids,
-            before=packing.cut(asked, most),
+            before=packing.cut(asked, self.question_room),
             text=questions.context,
         )
         self.windows = self._viewed.views

@@ -183,7 +183,7 @@ class QuestionAnsweringTask(Task):
         if data.test is not None:
             self.test_windows = self._windows(data.files["test"], data.test)
         self._check_answers()
-        self.splits = {"train": [], "dev": [], "test": []}
+        self.splits = {"train": [], "dev": [], "test": []}  # Test is predicted by `test_logits`.
         for windows in self.train_windows:
             # Windows to train on are packed when they are needed.
             split = QuestionSplit("train", windows.questions, None, None, windows=windows)
@@ -232,7 +232,7 @@ class QuestionAnsweringTask(Task):
                 doc_stride=settings.doc_stride,
                 max_question_length=settings.max_question_length,
             )
-        for problem, names in _problems(questions, windows, settings).items():
+        for problem, names in _problems(questions, windows).items():
             if names:
                 shown = names[:_FEW]
                 if len(names) > _FEW:
@@ -286,7 +286,7 @@ class QuestionSplit(Split):
         return self.windows.examples()
 
 
-def _problems(questions, windows, settings):
+def _problems(questions, windows):
     """Returns the ids of questions with a problem, by what is wrong with them."""
     return {
         "answer(s) are not at the given position": [name for name, _, _ in questions.wrong],
@@ -296,7 +296,7 @@ def _problems(questions, windows, settings):
         ],
         "question(s) have an answer that cannot be located; they are not trained on": windows.unmapped,
         "answer(s) start or end inside a token; the tokens that cover them are used": windows.inexact,
-        f"question(s) have more than {settings.max_question_length} tokens and are truncated": windows.long_questions,
+        f"question(s) have more than {windows.question_room} tokens and are truncated": windows.long_questions,
     }
 
 

@@ -94,13 +94,13 @@ def facts(labels, **changes):
 
 
 @pytest.fixture
-def labelled_file(tmp_path):
+def labeled_file(tmp_path):
     rows = [{"text": "a", "label": "x"}, {"text": "b", "label": "y"}, {"text": "c", "label": "y"}]
     return write(tmp_path / "a.jsonl", "\n".join(map(json.dumps, rows)))
 
 
-def test_labelled_classes(labelled_file):
-    found = CLASSES.labelled("own", "model/1", facts(["y", "x"]), labelled_file)
+def test_labeled_classes(labeled_file):
+    found = CLASSES.labeled("own", "model/1", facts(["y", "x"]), labeled_file)
     assert found.inputs == {"text": ["a", "b", "c"]}
     assert found.examples.labels == [1, 0, 0]
     assert found.spec.labels == ("y", "x")
@@ -109,34 +109,34 @@ def test_labelled_classes(labelled_file):
     assert scores["accuracy"] == pytest.approx(200 / 3)
 
 
-def test_labelled_numbers(tmp_path):
+def test_labeled_numbers(tmp_path):
     path = write(tmp_path / "a.csv", "text,label\na,1\nb,2.5\nc,4\n")
-    found = NUMBERS.labelled("own", "model/1", facts(None), path)
+    found = NUMBERS.labeled("own", "model/1", facts(None), path)
     assert found.predictions({"value": np.array([1.5, 2.0, 9.0])}) == [1.5, 2.0, 9.0]
     assert found.score([1.5, 2.0, 9.0])["spearman"] == pytest.approx(100)
 
 
-def test_labelled_label_sets(tmp_path):
+def test_labeled_label_sets(tmp_path):
     path = write(tmp_path / "a.csv", "text,label\na,x|y\nb,y\nc,\n")
-    found = SETS.labelled("own", "model/1", facts(["x", "y"], multi_label=True), path)
+    found = SETS.labeled("own", "model/1", facts(["x", "y"], multi_label=True), path)
     assert found.predictions({"predicted": np.array([[1, 1], [0, 1], [0, 0]])}) == [[1, 1], [0, 1], [0, 0]]
     assert found.score([[1, 1], [0, 1], [0, 0]])["exact_match"] == 100
     assert found.score([[1, 1], [1, 1], [0, 0]])["exact_match"] == pytest.approx(200 / 3)
 
 
 @pytest.mark.parametrize("rows", [NUMBERS, SETS])
-def test_data_of_another_kind_of_labels(labelled_file, rows):
-    assert rows.labelled("own", "model/1", facts(["x", "y"]), labelled_file) is None
+def test_data_of_another_kind_of_labels(labeled_file, rows):
+    assert rows.labeled("own", "model/1", facts(["x", "y"]), labeled_file) is None
 
 
-def test_a_model_of_pairs_needs_pairs(labelled_file):
+def test_a_model_of_pairs_needs_pairs(labeled_file):
     with pytest.raises(ValueError, match="model/1 takes pairs"):
-        CLASSES.labelled("own", "model/1", facts(["x", "y"], pair=True), labelled_file)
+        CLASSES.labeled("own", "model/1", facts(["x", "y"], pair=True), labeled_file)
 
 
 def test_labels_of_an_official_task(tmp_path):
     path = write(tmp_path / "dev.tsv", "sentence\tlabel\na\t1\n")
-    found = CLASSES.labelled("own", "model/1", facts(["negative", "positive"]), path.parent, task="sst2")
+    found = CLASSES.labeled("own", "model/1", facts(["negative", "positive"]), path.parent, task="sst2")
     assert found.examples.labels == [1]
     with pytest.raises(ValueError, match="model/1 must have the labels of sst2"):
-        CLASSES.labelled("own", "model/1", facts(["no", "yes"]), path.parent, task="sst2")
+        CLASSES.labeled("own", "model/1", facts(["no", "yes"]), path.parent, task="sst2")

@@ -108,7 +108,7 @@ def test_answers_in_a_column_that_the_user_names():
 @pytest.mark.parametrize(("version", "exact"), [("1.1", "exact_match"), ("v2.0", "exact")])
 def test_scores_of_a_saved_model(tmp_path, version, exact):
     path = write(tmp_path / "a.json", 2, version)
-    labelled = ROWS.labelled("questions", "model/1", {}, path)
-    assert labelled.inputs == {"question": ["x", "x"], "context": [CONTEXT, CONTEXT]}
-    assert labelled.predictions({"answer": [b"b", "é".encode()]}) == ["b", "é"]
-    assert labelled.score(["b", "é"]) == {"f1": 50.0, exact: 50.0}
+    labeled = ROWS.labeled("questions", "model/1", {}, path)
+    assert labeled.inputs == {"question": ["x", "x"], "context": [CONTEXT, CONTEXT]}
+    assert labeled.predictions({"answer": [b"b", "é".encode()]}) == ["b", "é"]
+    assert labeled.score(["b", "é"]) == {"f1": 50.0, exact: 50.0}

@@ -171,7 +171,7 @@ def test_f1_by_length(report):
     ]
 
 
-def test_entities_are_marked_and_labelled(report):
+def test_entities_are_marked_and_labeled(report):
     def shown(golds, predictions, confidences=None, text="Ann of York met Bob"):
         (item,) = report([sentence(text, golds, predictions, confidences)]).hard(HARDEST)
         assert [element.get("dir") for element in having(item, "sentence")] == ["auto"]
