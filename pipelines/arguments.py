@@ -221,7 +221,10 @@ def _flag_value(parsed, field):
 
 
 def _converted(value, element_type):
-    """Returns a text, or a default that has the type already, as a value of the type of a flag."""
+    """Returns a text, or a default that has the type already, as a value of the type of a flag.
+
+    Raises a ValueError, and nothing else, for a text that is none.
+    """
     if element_type is not int:
         return element_type(value)
     if not isinstance(value, str):

@@ -231,7 +231,10 @@ class FinetuningFlags(Hyperparameters, Training):
 
 
 def _check_adaptable(model):
-    """Raises an error if a model to start from is one that LoRA cannot adapt."""
+    """Raises an error if a model to start from is one that LoRA cannot adapt, or that `peft.check_base` refuses.
+
+    That is imported with the models, and asked when they are saved; this is said before they are trained.
+    """
     path = find(model)
     if path is not None and (path / "adapter_config.json").is_file():
         raise ValueError(

@@ -57,7 +57,10 @@ def fits(folder):
 def read(folder, options):
     """Opens the SavedModel of an encoder of TensorFlow Hub; its config is inferred from its tensors."""
     shapes, fetch = open_bundle(folder / "variables" / "variables")
-    names = stored_names(shapes)
+    try:
+        names = stored_names(shapes)
+    except ValueError as error:
+        raise ValueError(f"{folder}: {error}") from None
     if _LOWERCASE not in shapes or not names:
         hint = "other SavedModels are opened by `tf.saved_model.load`, or served"
         if _WORDPIECE in (folder / _GRAPH).read_bytes():

@@ -483,7 +483,7 @@ def check_base(base, format):
 
     Raises if `base` is missing, given without need, a path that does not exist, or an adapter. The base is not opened:
     whether the adapter fits it shows when both are loaded. Fine-tuning saves with the model that it started from as
-    `base`; what is refused here, the commands refuse before they train, see `--lora_rank`.
+    `base`: what is refused here, `_check_adaptable` of the commands refuses before they train.
     """
     if format != "peft":
         if base is not None:
@@ -491,7 +491,7 @@ def check_base(base, format):
         return None
     if base is None:
         raise ValueError("format='peft' needs `base`, the path or name of the adapted model. Received: base=None")
-    path = find(base)
+    path = find(base)  # Raises for a path that does not exist.
     if path is None:  # A name on the hub.
         return str(base)
     if fits(Folder(path)):

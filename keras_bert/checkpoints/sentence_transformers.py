@@ -138,6 +138,7 @@ def _metadata_of_cross_encoder(folder, kinds, checkpoint):
 def _activation(folder, config):
     """Returns the path of the activation of a cross-encoder's scores: of its settings, its config, or the default.
 
+    That is the sigmoid of a single logit, and none of several.
     Called for newer folders alone: an older one names it in its config, which `huggingface.read` has read.
     """
     in_settings = _checked_settings(folder, SETTINGS, "CrossEncoder").get("activation_fn")

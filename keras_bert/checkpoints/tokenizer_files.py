@@ -216,7 +216,8 @@ def write(vocabulary, lowercase, max_length, directory):
     """Writes `tokenizer.json`, `tokenizer_config.json` and the files of the vocabulary's algorithm.
 
     A setting is written here and read by `text/registry.py`; `tokenizer_options` lists those that a `Vocabulary`
-    keeps, and a setting of `tokenizer_config.json` has its key in `text/tokenizer_config.py`.
+    keeps, and a setting of `tokenizer_config.json` has its key in `text/tokenizer_config.py`. The side of the padding
+    is not kept: no answer depends on it.
     """
     vocabulary.check_casing(lowercase)
     vocabulary.algorithm.write_files(vocabulary, directory)

@@ -144,7 +144,14 @@ def extend_vocabulary(
         raise ValueError(f"`counts` has no word of the characters of {known.source}. Expected text of its language")
     places_for_new = wanted - (len(known) - unused)
     size = len(existing) + places_for_new
-    pieces, losses = grow_and_prune(words[:_MOST_WORDS], existing, size, min_count, progress, kept=len(existing))
+    pieces, losses = grow_and_prune(
+        words[:_MOST_WORDS],
+        existing,
+        size,
+        min_count,
+        progress,
+        kept=len(existing),  # The goals of its rounds count new pieces alone.
+    )
     learned = sorted(pieces - existing, key=lambda piece: (-losses[piece], piece))
     extended = extend(known, list(map(public_piece, learned)))
     if len(extended) < wanted:

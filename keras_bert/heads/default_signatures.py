@@ -23,7 +23,7 @@ def responder(respond, deciding):
             A head's default `respond` answers with all of them, so that each must be a tensor with a row for each text.
             """
             if preprocessor.reads_windows:  # Of long documents, there are many.
-                return outputs_in_parts(model, inputs)  # Without lists as well: their parts could not be joined.
+                return outputs_in_parts(model, inputs)  # Without lists as well: it joins tensors alone.
             outputs = model(inputs, training=False)
             return {name: value for name, value in outputs.items() if not isinstance(value, list)}
 

@@ -21,29 +21,31 @@ class TokenizerOption:
 
     name: str  # The argument of `Vocabulary`.
     default: Any
+    _: dataclasses.KW_ONLY
+    google: str
     file: tuple | None = None  # (section, key) in `tokenizer.json`; `None`: the option has code of its own.
     if_missing: Any = None  # Its value in a `tokenizer.json` without the key.
     setting: str | None = None  # Key in `tokenizer_config.json`; `None` as for `file`.
     of_class: Any = None  # What transformers' `BertTokenizer` applies without the key, whatever `tokenizer.json` says.
     keras_hub: str | None = None  # Attribute of KerasHub's tokenizer; `None`: KerasHub has no such option.
-    google: str = "refused"
     is_large: bool = False  # Whether it may have as many values as there are pieces.
 
 
 LOWERCASE = TokenizerOption(
     "lowercase",
     True,
+    google="inferred",
     file=("normalizer", "lowercase"),
     setting="do_lower_case",
     of_class=True,
     keras_hub="lowercase",
-    google="inferred",
 )
 VOCABULARY_OPTIONS = (
-    TokenizerOption("added_tokens", ()),
+    TokenizerOption("added_tokens", (), google="refused"),
     TokenizerOption(
         "strip_accents",
         None,
+        google="refused",
         file=("normalizer", "strip_accents"),
         setting="strip_accents",
         keras_hub="strip_accents",
@@ -51,6 +53,7 @@ VOCABULARY_OPTIONS = (
     TokenizerOption(
         "tokenize_chinese_chars",
         True,
+        google="refused",
         file=("normalizer", "handle_chinese_chars"),
         if_missing=True,
         setting="tokenize_chinese_chars",
@@ -60,20 +63,20 @@ VOCABULARY_OPTIONS = (
     TokenizerOption(
         "max_word_length",
         LONGEST_WORD,
+        google="lost",
         file=("model", "max_input_chars_per_word"),
         if_missing=100,
         of_class=100,
-        google="lost",
     ),
-    TokenizerOption("pair_segments", True),
-    TokenizerOption("normalizer", None, is_large=True),
-    TokenizerOption("pre_tokenizer", None, is_large=True),
-    TokenizerOption("truncation_side", "right"),
-    TokenizerOption("special_tokens", {}),
-    TokenizerOption("pair_separators", 1),
+    TokenizerOption("pair_segments", True, google="refused"),
+    TokenizerOption("normalizer", None, google="refused", is_large=True),
+    TokenizerOption("pre_tokenizer", None, google="refused", is_large=True),
+    TokenizerOption("truncation_side", "right", google="refused"),
+    TokenizerOption("special_tokens", {}, google="refused"),
+    TokenizerOption("pair_separators", 1, google="refused"),
     TokenizerOption("trim_offsets", False, google="lost"),
-    TokenizerOption("unigram", None, is_large=True),
-    TokenizerOption("merges", None, is_large=True),
+    TokenizerOption("unigram", None, google="refused", is_large=True),
+    TokenizerOption("merges", None, google="refused", is_large=True),
 )
 FILE_OPTIONS = tuple(option for option in (LOWERCASE, *VOCABULARY_OPTIONS) if option.file)
 

@@ -332,7 +332,7 @@ def _options_of_settings(values, config):
     if config.class_name in _BERT_CLASSES | {_MPNET}:
         return _options_of_class(values, config)
     # Classes that take everything from `tokenizer.json`: those of any algorithm, such as PreTrainedTokenizerFast, and
-    # those of the others. An unknown class is refused before, by `tokenizer_files`.
+    # those of the others. An unknown class is refused before, by `tokenizer_files._supported_class`.
     return {}
 
 
