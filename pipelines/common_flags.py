@@ -105,7 +105,7 @@ class FinetuningFlags(Hyperparameters, Training):
             raise ValueError("--lora_alpha must be above 0. Received: --lora_alpha=0")
         if self.lora_rank:
             for model in self.models:
-                _check_adaptable(model)
+                _check_start_of_lora(model)
 
     def load_options(self, models):
         """Returns options of `load` for the models to start from; commands for other models have some."""
@@ -230,7 +230,7 @@ class FinetuningFlags(Hyperparameters, Training):
         return first.on_train()
 
 
-def _check_adaptable(model):
+def _check_start_of_lora(model):
     """Raises an error if a model to start from is one that LoRA cannot adapt, or that `peft.check_base` refuses.
 
     That is imported with the models, and asked when they are saved; this is said before they are trained.

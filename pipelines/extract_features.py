@@ -91,7 +91,10 @@ def _embed(arguments, bert, texts):
 
 
 def _embedding_signature(arguments, bert, refuses):
-    """Returns the function from texts to vectors; `refuses` says whether long texts are an error."""
+    """Returns the function from texts, a tensor given by position, to the output `embedding`.
+
+    `refuses` says whether long texts are an error.
+    """
     from keras_bert.exporting.export import build_signatures
 
     reading = {}

@@ -49,14 +49,14 @@ def stream_texts(path, allowed, text_column=None, pair_column=None, choice_colum
     origin = source(path)
     if "choices" in allowed[0]:
         text, choices = _choice_columns(origin, text_column, choice_columns, known)
-        yield from multiple_choice.stream_texts(origin, text, choices)
+        yield from multiple_choice.stream_asked(origin, text, choices)
         return
     if words and not text_column:
         text_column = _word_column(origin, known)
     wanted = columns_of(origin, allowed, text_column, pair_column, choice_columns, known)
     is_empty = True
     arguments = {column: _ARGUMENTS.get(name) for name, column in wanted.items()}
-    for number, record in origin.stream(arguments):
+    for number, record in origin.stream(arguments):  # A number of lines, or of what else `origin.unit` says.
         if isinstance(record, ValueError):
             raise record
         place = Place(origin, number)

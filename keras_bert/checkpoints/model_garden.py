@@ -161,7 +161,7 @@ def _names_by_number(paths):
             name = f"encoder.layer.{number}.{layer}"
             ordered += [f"{name}.weight", f"{name}.bias"]
     ordered += _POOLER
-    if len(ordered) != count:
+    if blocks < 1 or len(ordered) != count:
         raise ValueError(f"a SavedModel of {count} variables is no encoder of the Model Garden")
 
     names = {ours: paths[f"variables/{number}"] for number, ours in enumerate(ordered)}

@@ -483,7 +483,7 @@ def check_base(base, format):
 
     Raises if `base` is missing, given without need, a path that does not exist, or an adapter. The base is not opened:
     whether the adapter fits it shows when both are loaded. Fine-tuning saves with the model that it started from as
-    `base`: what is refused here, `_check_adaptable` of the commands refuses before they train.
+    `base`: what is refused here, `pipelines/common_flags.py` refuses before it trains.
     """
     if format != "peft":
         if base is not None:

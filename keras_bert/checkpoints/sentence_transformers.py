@@ -91,7 +91,7 @@ def _embedder(folder, kinds, checkpoint):
     """Returns the checkpoint with what the modules after the Transformer do.
 
     Their order is that of all our heads of vectors, see `heads.text_vectors`, and the one in which `write` writes them,
-    into folders whose numbers are fixed.
+    into folders whose numbers are fixed. `normalize` tells that the result has length 1, see there.
     """
     optional = [kind for kind in ("Dense", "Normalize") if kind in kinds]
     if kinds != ["Transformer", "Pooling", *optional]:

@@ -347,7 +347,7 @@ def listing(names):
 
 
 def with_words(checkpoint, words):
-    """Returns a checkpoint with more words, see `LoadedBert.add_words`."""
+    """Returns a checkpoint with more words, in place of unused pieces or as new rows, see `LoadedBert.add_words`."""
     metadata = checkpoint.metadata
     if metadata.vocabulary is None:
         raise ValueError(

@@ -158,7 +158,10 @@ def _unnamed_special_tokens(newer, older):
 
 
 def _supported_class(folder, settings, words):
-    """Returns the name of the tokenizer class, without the endings that do not matter; raises if it is unknown."""
+    """Returns the name of the tokenizer class, without the endings that do not matter.
+
+    Raises if it is unknown, or if its texts are split by a dictionary and `words` does not say that they are split.
+    """
     name = _stored_class(folder, settings)
     short_name = str(name).removesuffix("Fast").removesuffix("Backend").removesuffix("Tokenizer")
     known = set()

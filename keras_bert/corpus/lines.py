@@ -34,7 +34,8 @@ def lines(path, start=0, stop=math.inf, longest=math.inf):
 
     In a `.gz`, bytes are counted after decompression. Lines of more than `longest` bytes are split, after a space if
     possible, and so is one of exactly as many at the end of a file, without a line end. White space at the end of a
-    line stays with the part before it, so that such a line may be one part after all.
+    line stays with the part before it, so that such a line may be one part after all. `read_documents` reads on behind
+    its range, so that lines there come twice.
     """
     size = -1 if longest == math.inf else longest
     try:

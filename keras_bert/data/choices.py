@@ -109,7 +109,7 @@ def read(path, text=None, choices=None, label=None, first_label=None, labeled=Tr
     )
 
 
-def stream_texts(path, text=None, choices=None):
+def stream_asked(path, text=None, choices=None):
     """Yields an `AskedRow` for each row of a source or file, with its text and its choices, see `read`.
 
     Labels are ignored.
@@ -156,7 +156,7 @@ def with_columns(texts, known=None):
     if rows[0].keys() == {"text", "choices"} or not (columns.all or _has_known_layout(rows[0])):
         return rows if in_memory.is_frame(texts) else texts
     origin = PythonRows("texts", rows)
-    asked = [row.texts for row in stream_texts(origin, columns.text, columns.choices)]
+    asked = [row.texts for row in stream_asked(origin, columns.text, columns.choices)]
     return asked[0] if is_single else asked
 
 

@@ -140,7 +140,7 @@ def check_same_export(directory, facts):
     if path.is_file():
         before = _facts_of_model(read_object(path))
         now = json.loads(facts_text(_facts_of_model(facts)))
-        # An earlier version of this package stored fewer facts.
+        # An earlier version of this package stored fewer facts; what is inside of one is compared as it is.
         known_before = {name: value for name, value in now.items() if name in before}
         differs = difference(before, known_before)
     if differs:

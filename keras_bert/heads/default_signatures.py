@@ -20,7 +20,8 @@ def responder(respond, deciding):
         def run(inputs):
             """Returns the outputs for `respond`, without lists, such as hidden states.
 
-            A head's default `respond` answers with all of them, so that each must be a tensor with a row for each text.
+            The default, `Head.respond`, answers with all of them, so that each must be a tensor with a row for each
+            text. Those of windows are joined by `joined_outputs`, as means.
             """
             if preprocessor.reads_windows:  # Of long documents, there are many.
                 return outputs_in_parts(model, inputs)  # Without lists as well: it joins tensors alone.

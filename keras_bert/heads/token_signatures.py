@@ -176,7 +176,7 @@ def mask_filler(model, preprocessor, n_best=5):
         probabilities, ids = tf.math.top_k(tf.nn.softmax(logits), n_best)
         is_mask = tf.sequence_mask(count, width)[..., None]
         # `heads/answers.py` reads these: `fills` makes the answer, `BUILT_IN_OUTPUTS` has every name. What an answer
-        # has more than before also stands in `heads/answer_forms.py`.
+        # has more than before also stands in `heads/answer_forms.py`; a SavedModel of an earlier version lacks it.
         fills = {
             "tokens": tf.where(is_mask, tf.gather(pieces, ids), ""),
             "probabilities": tf.where(is_mask, probabilities, 0.0),

@@ -141,7 +141,7 @@ class ExampleBuilder:
         features = {
             "input_ids": examples.token_ids[order],
             "input_mask": real,
-            "segment_ids": real & (place >= examples.first[order, None]),
+            "segment_ids": real & (place >= examples.first[order, None]),  # All 0 without a B.
             "next_sentence_labels": examples.is_random[order, None],
         }
         counts = self._count(examples)

@@ -32,7 +32,7 @@ def write_report(path, head, metric, results, run_curves, sections, errors=()):
         metric=metric.replace("_", " "),
         times=", in percent" if unit == 100 else "",
         several=len(results) > 1,
-        scores=_strips(metric, unit, drawn, best) | _runs(metric, results, drawn, best),
+        scores=_strips(metric, unit, drawn, best) | _table_of_runs(metric, results, drawn, best),
         curves=charts.learning_curves(metric, unit, run_curves, _losses(results, run_curves), best_name),
         sections=sections,
         errors=(ERRORS, len(errors) - 1) if errors else None,
@@ -142,8 +142,11 @@ def _seed_dot(run, metric, unit, is_best):
     return unit * value, text, is_best
 
 
-def _runs(metric, results, drawn, best):
-    """Table of all runs, and notes."""
+def _table_of_runs(metric, results, drawn, best):
+    """Returns the table of all runs, and notes. A row has the number of the run, its scores and its settings.
+
+    All runs have the same settings in the same order, such as the seed.
+    """
     notes = []
     if len(drawn) < len(results):
         notes.append(f"Runs without a finite {metric.replace('_', ' ')}, not plotted: {len(results) - len(drawn)}.")

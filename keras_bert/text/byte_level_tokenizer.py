@@ -172,8 +172,8 @@ class ByteLevelTokenizer(Tokenizer, tf.Module):
         """Returns the places of pieces, in bytes, without the spaces at their ends, as RoBERTa's post-processor does.
 
         A piece of spaces alone keeps an empty place, at its end; the space that was added before a text has one at its
-        start. This is what `Vocabulary` promises of `trim_offsets`; by the same setting, `Literals` trims the white
-        space around added tokens.
+        start. This is what `Vocabulary` promises of `trim_offsets`, and what the Rust library does by the same setting
+        of `tokenizer.json`. White space around added tokens is trimmed by `Literals`, as for WordPiece.
         """
         leading = tf.gather(self._leading, ids.values)  # Numbers of bytes to trim.
         trailing = tf.gather(self._trailing, ids.values)
@@ -190,7 +190,7 @@ class ByteLevelTokenizer(Tokenizer, tf.Module):
         begin = tf.where(is_first & (begin == 1), 0, begin)
         start = tf.minimum(begin + tf.where(may_be_added, 0, leading), ends.values)
         end = tf.maximum(ends.values - trailing, start)
-        # The added space alone has the place of the character after it.
+        # A piece of spaces is empty by now, but for the added space alone: it has the place of the character after it.
         is_added_space = may_be_added & tf.gather(self._is_space, ids.values)
         end = tf.where(is_added_space, start, end)
         return ids.with_values(start), ids.with_values(end)

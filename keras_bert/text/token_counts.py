@@ -142,7 +142,7 @@ class CutTexts:
         verb = "was" if self.cut == 1 else "were"
         which = f"{self.cut:,} of {self.texts:,} {self.unit} {verb}"
         if self.unit == "questions":
-            return f"{which} longer than `max_question_length`; the rest of each was left out"
+            return f"{which} longer than questions may be, see `max_question_length`; the rest of each was left out"
         # Several limits are those of several calls.
         limit = max(self.limits)
         line = f"{which} longer than the {limit:,} tokens that the model reads; the rest of each was left out"

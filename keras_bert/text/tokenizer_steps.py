@@ -6,8 +6,8 @@ SentencePiece's, whose op does them.
 
 FORMS = ("NFC", "NFD", "NFKC", "NFKD")
 BEHAVIORS = ("Isolated", "Removed", "Contiguous", "MergedWithPrevious", "MergedWithNext")
-# Types of steps, with the names of their settings. `graph_steps` has a case for each, where a step changes characters
-# each alone or is a stage of its own; WordPiece takes them, too.
+# Types of steps, with the names of their settings. `graph_steps` has a case for each, and a stage for one that is not
+# of each character alone. WordPiece takes them, too; docs/guides/checkpoints.md lists them.
 _NORMALIZERS = {
     "NFC": (),
     "NFD": (),

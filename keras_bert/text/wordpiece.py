@@ -337,7 +337,10 @@ def _options_of_settings(values, config):
 
 
 def _word_options(settings):
-    """Returns the options of a `BertJapaneseTokenizer` for texts that are split into words."""
+    """Returns the options of a `BertJapaneseTokenizer` for texts that are split into words.
+
+    Its dictionary is one of those that `word_class` knows; the steps are of `tokenizer_steps`.
+    """
     dictionary = settings["word_tokenizer_type"]
     lowercase = bool(settings.get(LOWERCASE.setting))
     composes = (settings.get(f"{dictionary}_kwargs") or {}).get("normalize_text", True)

@@ -56,7 +56,10 @@ class StepLoop:
             step = end
 
     def _train_segment(self, segment, step, end, every):
-        """Trains from `step` to `end` with the batches of a segment."""
+        """Trains from `step` to `end` with the batches of a segment; yields a `StepsDone` after each call of the graph.
+
+        Whoever reads them may stop in between.
+        """
         dataset = replica_dataset(self._strategy, segment.make_dataset, self._program.divide)
         iterator = iter(dataset)
         while step < end:
@@ -70,7 +73,7 @@ class StepLoop:
                 announced("tracing the training step", show=is_traced and self._show),
             ):
                 numbers, is_signalled = self._call(iterator, step, count)
-            seconds = time.monotonic() - began
+            seconds = time.monotonic() - began  # Of the whole call, whose numbers are there.
             self._seconds = seconds / count
             step += count
             speeds = {} if is_traced else rates(segment.source, count, seconds)

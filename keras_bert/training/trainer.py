@@ -103,7 +103,7 @@ class Trainer:
                 options=options,
             )
             programs = options.programs or Programs()
-            self._program = programs.program(parts)
+            self._program = programs.program(parts)  # May be that of an earlier trainer, see `StepOptions`.
         self.model = self._program.model
         self.optimizer = self._program.optimizer
         self._interruption = Interruption()

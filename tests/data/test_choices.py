@@ -5,7 +5,7 @@ Whole files of data sets, and their summaries, are in tests/tasks/multiple_choic
 
 import pytest
 
-from keras_bert.data.choices import read, stream_texts, with_columns
+from keras_bert.data.choices import read, stream_asked, with_columns
 from keras_bert.data.sources import PythonRows
 
 
@@ -81,9 +81,9 @@ def test_labels_of_test_data_are_hidden():
 def test_texts_to_answer():
     """Each row, and what is asked; labels do not matter."""
     given = question(label="none of them")
-    assert list(stream_texts(rows(given))) == [(given, {"text": "q", "choices": ["x", "y", "z"]})]
+    assert list(stream_asked(rows(given))) == [(given, {"text": "q", "choices": ["x", "y", "z"]})]
     with pytest.raises(ValueError, match=r"texts\[1\]: `text` is empty"):
-        list(stream_texts(rows(question(), question(text=""))))
+        list(stream_asked(rows(question(), question(text=""))))
 
 
 def test_texts_with_the_columns_of_a_data_set():

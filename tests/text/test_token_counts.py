@@ -75,7 +75,7 @@ def test_texts_in_windows_and_questions(caplog):
     questions.add({"tokens": np.array([9]), "tokens_read": np.array([4])})
     questions.tell()
     assert "windows are limited by `max_windows`" in caplog.messages[0]
-    assert caplog.messages[1].startswith("1 of 1 questions was longer than `max_question_length`")
+    assert caplog.messages[1].startswith("1 of 1 questions was longer than questions may be, see `max_question_length`")
 
 
 def test_texts_are_refused():

@@ -83,7 +83,10 @@ class Shelf:
         return version
 
     def status(self, name, number=None):
-        """Returns the `ModelVersionStatus` of each version, or only of version `number`, latest first."""
+        """Returns the `ModelVersionStatus` of each version, or only of version `number`, latest first.
+
+        That is TensorFlow Serving's message: clients know no other fields. A version that did not load is at its end.
+        """
         with self._lock:
             errors = self._errors(name)
             states = self._states(name, errors)
