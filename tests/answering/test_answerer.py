@@ -142,9 +142,8 @@ def test_the_tokens_of_an_answer(load, head, caplog):
     if not cut:
         assert told == []
     elif head == "question_answering":
-        assert told == [
-            "1 of 2 questions was longer than questions may be, see `max_question_length`; the rest of each was left out"
-        ]
+        (line,) = told
+        assert line.startswith("1 of 2 questions was longer than questions may be, see `max_question_length`; ")
     else:
         were = "was" if len(cut) == 1 else "were"
         assert told == [
