@@ -332,7 +332,9 @@ def _described(bert):
 
 def _candidates(labels, multi_label, head):
     """Returns the labels of zero-shot classification as a list of different strings."""
-    names = list(labels) if isinstance(labels, list | tuple) else []
+    names = []
+    if isinstance(labels, list | tuple):
+        names = list(labels)
     are_names = all(isinstance(name, str) and name for name in names)
     if not names or not are_names or len(set(names)) < len(names):
         raise ValueError(

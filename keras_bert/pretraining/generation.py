@@ -234,7 +234,7 @@ def _run_task(task, item, vocabulary, settings, **options):
     """Runs one job of a worker."""
     index, value = item
     try:
-        task(_builder(vocabulary, settings), index, value, **options)
+        task(builder_of_process(vocabulary, settings), index, value, **options)
     except (OSError, tf.errors.OpError) as error:
         is_full = getattr(error, "errno", None) == errno.ENOSPC or "No space left" in str(error)
         if not is_full:
@@ -242,7 +242,7 @@ def _run_task(task, item, vocabulary, settings, **options):
         raise OSError(errno.ENOSPC, "the disk is full; run again to resume, finished shards are kept") from None
 
 
-_builder = functools.lru_cache(maxsize=4)(ExampleBuilder)  # Those of this process.
+builder_of_process = functools.lru_cache(maxsize=4)(ExampleBuilder)  # Those of this process.
 
 
 def _tokenize(builder, shard, ranges, work):

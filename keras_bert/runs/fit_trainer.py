@@ -75,9 +75,9 @@ class FitTrainer:
         self.directory = directory
         self.model = model_fn()
         self._heads = [name for name in self.model.output if name.endswith("_logits")]
-        self._trained = self._with_heads(rewire(self.model))
+        self.trained = self._with_heads(rewire(self.model))
         self._evaluated = self._with_heads(self.model)
-        self.optimizer = optimizer_fn(self._trained)
+        self.optimizer = optimizer_fn(self.trained)
         self._settings = settings
         self._callbacks = callbacks
         self._interruption = Interruption()
@@ -97,8 +97,8 @@ class FitTrainer:
         optimizer = self.optimizer
         if any(layer.compute_dtype == "float16" for layer in self.model._flatten_layers()):
             optimizer = keras.optimizers.LossScaleOptimizer(optimizer)
-        optimizer.build(self._trained.trainable_variables)
-        self._trained.compile(optimizer, losses)
+        optimizer.build(self.trained.trainable_variables)
+        self.trained.compile(optimizer, losses)
         metrics = {name: _metrics() for name in self._heads}
         self._evaluated.compile(loss=losses, weighted_metrics=metrics)
 
@@ -160,10 +160,10 @@ class FitTrainer:
     def _variables(self):
         """Returns the variables that training changes besides the weights, by name."""
         variables = {}
-        for index, variable in enumerate(self._trained.optimizer.variables):
+        for index, variable in enumerate(self.trained.optimizer.variables):
             variables[f"optimizer/{index}"] = variable
         generators = []
-        for variable in self._trained.non_trainable_variables:
+        for variable in self.trained.non_trainable_variables:
             if variable.path.endswith("seed_generator_state"):
                 generators.append(variable)
         for index, variable in enumerate(generators):
@@ -191,7 +191,7 @@ class FitTrainer:
                 explain_out_of_memory(batch_size=source.batch_size, length=source.sequence_length),
                 announced("compiling the training step", show=is_compiling),
             ):
-                count, losses = self._fit(iterator, wanted)
+                count, losses = self.fit_steps(iterator, wanted)
             seconds = (time.monotonic() - began) / count
             step += count
             steps_left -= count
@@ -202,11 +202,11 @@ class FitTrainer:
             speeds = {} if is_compiling else rates(source, count, count * seconds)
             yield _FitCall(step=step, lines=[numbers] * count, speeds=speeds)
 
-    def _fit(self, iterator, count):
+    def fit_steps(self, iterator, count):
         """Trains for `count` steps, or until a signal is received; returns the number of steps and the losses."""
-        follower = _Follower(self._interruption)
+        follower = Follower(self._interruption)
         batches = (batch for batch in itertools.islice(iterator, count))  # Keras takes generators.
-        history = self._trained.fit(
+        history = self.trained.fit(
             batches,
             steps_per_epoch=count,
             shuffle=False,
@@ -258,7 +258,7 @@ class FitTrainer:
         return {name: value[:rows] for name, value in outputs.items()}
 
 
-class _Follower(keras.callbacks.Callback):
+class Follower(keras.callbacks.Callback):
     """Counts steps, and ends `fit` after the current one when the run is interrupted."""
 
     def __init__(self, interruption):

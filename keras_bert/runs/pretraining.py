@@ -126,7 +126,7 @@ class PretrainingRun:
         _check_settings(settings)
         self.settings = settings
         self.records = records
-        self._eval_data = eval_data
+        self.eval_data = eval_data
         self._lowercase = lowercase
         self._directory = None if directory is None else pathlib.Path(directory)
         origins = data_facts(records)
@@ -251,7 +251,7 @@ class PretrainingRun:
         return self.trainer.fit(
             Phases(phases),
             steps=steps,
-            evaluation=self._eval_data,
+            evaluation=self.eval_data,
             evaluate_every=every,
             save_every=every,
             log_every=max(1, min(50, steps // 200)),  # The curves of short runs show the warmup, too.

@@ -126,7 +126,7 @@ class Run:
 
     def _solve_head(self, stage, weights):
         """Trains the head of a stage without steps. Returns what `train` does."""
-        trainer = stage.solve(self._build(stage, self._start_name, weights))
+        trainer = stage.solve(self.build(stage, self._start_name, weights))
         if self.finetuning.grid_runs.write:
             line = {"kind": "train", "step": 1} | trainer.losses
             write_text(self.folder / "metrics.jsonl", json_text(line) + "\n")
@@ -181,7 +181,7 @@ class Run:
         batches = self._batches(stage)
         steps = self.setting["epochs"] * batches.steps
         trainer = Trainer(
-            lambda: self._build(stage, start_name, weights),
+            lambda: self.build(stage, start_name, weights),
             lambda model: self._create_optimizer(model, steps),
             stage.loss,
             metrics=metrics,
@@ -241,7 +241,7 @@ class Run:
         """The directory or name of the model that the run starts from."""
         return self.setting.get("model", self.task.model)
 
-    def _build(self, stage, name, weights):
+    def build(self, stage, name, weights):
         """Returns the model of a stage with the weights of the stage before, `None` for those of the start."""
         shared = self.hyperparameters
         keeps_encoder = stage.solve is not None and weights is None

@@ -110,9 +110,9 @@ def test_two_processes_write_identical_files(corpus, tmp_path, monkeypatch):
     arguments = {"vocabulary": SOURCE.pieces, "settings": SETTINGS["static"], "shards": 20}
     generate(corpus, tmp_path / "one", **arguments)
     jobs = []
-    builder = module._builder
+    builder = module.builder_of_process
     monkeypatch.setattr(module.processes, "Workers", Workers)
-    monkeypatch.setattr(module, "_builder", lambda *arguments: jobs.append(arguments) or builder(*arguments))
+    monkeypatch.setattr(module, "builder_of_process", lambda *arguments: jobs.append(arguments) or builder(*arguments))
     generate(corpus, tmp_path / "two", **arguments, workers=2)
     assert contents(tmp_path / "two") == contents(tmp_path / "one")
     assert 0 < len(jobs) < 40  # The others ran in the other process.

@@ -59,14 +59,14 @@ def test_a_teacher_and_an_intermediate_task(loaded, tmp_path):
     options = {"verbose": False, "epochs": 1, "batch_size": 8, "learning_rate": 1e-3}
     teacher = loaded.fit(TEXTS, CLASSES, **options)
     started = []
-    weights = Run._build
+    weights = Run.build
 
     def build(self, stage, name, carried):
         model = weights(self, stage, name, carried)
         started.append((stage.name, carried and carried.encoder["block_0"], model.get_layer("block_0").get_weights()))
         return model
 
-    with mock.patch.object(Run, "_build", build):
+    with mock.patch.object(Run, "build", build):
         student = loaded.fit(
             TEXTS,
             CLASSES,

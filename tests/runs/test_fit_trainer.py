@@ -114,7 +114,7 @@ def heeding_ctrl_c():
 
 def interrupt(run, number, monkeypatch):
     """Runs up to a signal in the second step; returns the exception."""
-    ended = fit_trainer._Follower.on_train_batch_end
+    ended = fit_trainer.Follower.on_train_batch_end
     count = itertools.count(1)
 
     def signalling(*args, **options):
@@ -123,7 +123,7 @@ def interrupt(run, number, monkeypatch):
         ended(*args, **options)
 
     with monkeypatch.context() as patch:
-        patch.setattr(fit_trainer._Follower, "on_train_batch_end", signalling)
+        patch.setattr(fit_trainer.Follower, "on_train_batch_end", signalling)
         with pytest.raises((SystemExit, KeyboardInterrupt)) as stopped:
             run.fit()
     return stopped.value
@@ -198,7 +198,7 @@ def test_losses(start, folder, kind):
     assert {name: line[name] for name in line if name != "kind"} == pytest.approx(
         {"step": 1, "learning_rate": 0.0, **expected}, rel=1e-5
     )
-    held_out = run._eval_data.dataset().as_numpy_iterator()
+    held_out = run.eval_data.dataset().as_numpy_iterator()
     assert results == pytest.approx(means(model, held_out, [*losses, *metrics]), rel=1e-5)
 
 
@@ -221,11 +221,11 @@ def test_float16(start):
     """The loss is scaled; a resumed run has the scale of the snapshot."""
     phases = [{"length": 16, "steps": 2, "batch": 16}]
     run = start("half", phases, precision="mixed_float16")
-    run.trainer._trained.optimizer.dynamic_scale.assign(1024.0)
+    run.trainer.trained.optimizer.dynamic_scale.assign(1024.0)
     run.fit()
     second = start("half", phases, precision="mixed_float16")
     second.fit()
-    assert float(second.trainer._trained.optimizer.dynamic_scale) == 1024
+    assert float(second.trainer.trained.optimizer.dynamic_scale) == 1024
     for one, two in zip(run.trainer.model.weights, second.trainer.model.weights, strict=True):
         np.testing.assert_array_equal(to_numpy(one), to_numpy(two), err_msg=one.path)
 
@@ -237,7 +237,7 @@ def test_mistakes(start, whole):
         with pytest.raises(ValueError, match=f"`{name}`: only on TensorFlow. Received: KERAS_BACKEND=jax"):
             start("run", **{name: value})
     run = start("diverging")
-    run.trainer._fit = lambda iterator, count: (count, {"mlm_loss": np.nan})
+    run.trainer.fit_steps = lambda iterator, count: (count, {"mlm_loss": np.nan})
     with pytest.raises(FloatingPointError, match=r"the loss is not finite at step 1: .*Lower the learning rate"):
         run.fit()
 
