@@ -264,7 +264,7 @@ def test_other_configs_have_another_key(config, key_of, plain_key, changes):
         {"jit_compile": True},
         {"rewire": build_trimmed},
     ],
-    ids=str,
+    ids=lambda difference: "-".join(difference),
 )
 def test_what_else_differs_makes_another_key(key_of, plain_key, difference):
     assert key_of(**difference) != plain_key
